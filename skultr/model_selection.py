@@ -304,6 +304,7 @@ class LayoutSplit(_Splitter, BaseShuffleSplit):
         rows = read(X, roles=roles, reads=_LAYOUT_ROLES, need=need, caller="LayoutSplit")
         if not rows.shown.any():
             NO_ROW_SHOWN.report()
+        # Layouts of pages as codes, and a table with one row per layout.
         list_, layout, layouts = _layouts(rows)
         if not layouts["query"].duplicated().any():
             raise ValueError(
@@ -314,9 +315,11 @@ class LayoutSplit(_Splitter, BaseShuffleSplit):
         rng = check_random_state(self.random_state)
         for _ in range(self.n_splits):
             if self.held_out == "far":
+                # The farthest from what is usually shown come first.
                 order = -layouts["distance"]
             else:
                 order = rng.random_sample(len(layouts))
+            # By query, so that each query with several layouts is in both parts.
             held_out = _first_layouts(layouts, order, self.test_size)
             # Rows of lists with a layout that is held out; lists without a layout train.
             test = np.isin(rows.list_, list_[held_out[layout]])
@@ -377,6 +380,7 @@ def train_test_queries(
     splitter = QueryShuffleSplit(
         n_splits=1, test_size=test_size, train_size=train_size, random_state=random_state
     )
+    # Row numbers of whole queries, by which all arrays are cut.
     train, test = next(splitter.split(_with_queries(arrays), qid=qid))
     parts = []
     for array in arrays:
@@ -511,6 +515,7 @@ class OffPolicySelection:
         if keep is None:
             keep = {"ndcg": "1se", "perplexity": "1se"}
         # Checked here, because a search would fail only after its last fit.
+        # Of the right type first, then each number.
         named = isinstance(keep, dict) and all(isinstance(name, str) for name in (by, *keep))
         if not named:
             raise ValueError(
@@ -601,6 +606,7 @@ class OffPolicySelection:
                 )
         # Each scorer keeps some candidates; the best of those kept by all is selected.
         deciding = scores[self.by]
+        # One mask per scorer, and what all of them keep so far.
         steps = {}
         kept = np.ones(len(deciding), dtype=bool)
         for name, number in self.keep.items():
@@ -658,6 +664,7 @@ def _near_best(cv_results, score, name):
             ClickDataWarning,
         )
         return score == score[best]
+    # By how much each candidate is behind the best one, fold by fold.
     behind = folds[:, [best]] - folds
     error = behind.std(axis=0, ddof=1) / np.sqrt(len(folds))
     # Scores that differ by rounding are equal.
@@ -674,8 +681,10 @@ def _layouts(rows: Rows) -> tuple[Ints, Ints, pd.DataFrame]:
     code = rows.documents().code[shown]
     doc, *_ = pairs_of_codes(query, code, int(code.max()) + 1)
     # Pages have one layout if the hashes of their documents at their positions have one sum.
+    # Sums do not depend on the order of the rows, and overflow is wanted: modulo 2^64.
     key = np.zeros(len(list_), dtype=np.uint64)
     np.add.at(key, page, hash_columns([doc, position]))
+    # The query belongs to the key: pages of two queries never have one layout.
     query_of_page = query[first]
     layout, example = equal_keys([key, query_of_page])
     table = pd.DataFrame({"query": query_of_page[example], "page": example})
@@ -685,8 +694,10 @@ def _layouts(rows: Rows) -> tuple[Ints, Ints, pd.DataFrame]:
     by_size = table.sort_values("n_pages", kind="stable")
     usual = np.isin(page, by_size.groupby("query")["page"].last())
     below_the_last = position.max() + 1
+    # Documents that the usual page does not show count as below its end.
     usual_place = np.full(doc.max() + 1, below_the_last)
     usual_place[doc[usual]] = position[usual]
+    # Distance: the sum of how far each document moved.
     moved = np.abs(position.astype(int) - usual_place[doc])
     distance = np.bincount(page, moved)
     # It is not the farthest, even if another one is its beginning.
@@ -700,6 +711,7 @@ def _first_layouts(layouts: pd.DataFrame, order: Floats, share: float) -> Bools:
     ordered = layouts.assign(order=order).sort_values(["query", "order"])
     n_pages = ordered.groupby("query")["n_pages"]
     # A layout is within the share if most of its pages are.
+    # Where the pages of the layout lie among those of its query, in the order of choice.
     middle = n_pages.cumsum() - ordered["n_pages"] / 2
     within = middle < share * n_pages.transform("sum")
     is_first = n_pages.cumcount() == 0

@@ -155,6 +155,7 @@ class OnFeatures(
         task = self._init_callback_context().call_on_fit_task_begin(estimator=self, X=X, y=y)
         # Rows to transform (of a dataset, documents once each), and the way back to X.
         rows, back = features_to_transform(X, y)
+        # Clicks that are a column are no feature, in later frames neither.
         self._click_column = y if isinstance(y, str) else None
         clicks = y if self._click_column is None else read_column(rows, y)
         features = self._features(rows, reset=True)
@@ -166,6 +167,7 @@ class OnFeatures(
         fit = getattr(self.transformer_, method)
         try:
             with few_threads(ALL), routing:
+                # What the caller passes wins over what the frame holds.
                 values = fit(features, clicks, **(roles | params))
         except (TypeError, ValueError, OverflowError) as error:
             self._refuse_words(features, error)
@@ -189,6 +191,7 @@ class OnFeatures(
         if not hasattr(self, "transformer_"):
             check_is_fitted(self)
         rows, back = features_to_transform(X)
+        # Checked against the names of fit, without roles.
         features = self._features(rows, reset=False)
         values = self.transformer_.transform(features)
         return back(self._with_roles(rows, values))
@@ -214,6 +217,7 @@ class OnFeatures(
         # What it accepts is what the transformer accepts.
         tags = super().__sklearn_tags__()
         inner = get_tags(self._inner())
+        # Searches and pipelines ask these before they pass data on.
         tags.input_tags.sparse = inner.input_tags.sparse
         tags.input_tags.allow_nan = inner.input_tags.allow_nan
         tags.target_tags.required = inner.target_tags.required
@@ -238,6 +242,7 @@ class OnFeatures(
     def _features(self, X, reset):
         """The input of the transformer; checks the number and names of the features."""
         if is_frame(X):
+            # The plan says which columns are features; None of frames that need a closer look.
             plan = feature_plan(X, self._not_features())
             if plan is None:
                 frame = without_roles(open_frame(X), self._not_features()).to_native()
@@ -248,6 +253,7 @@ class OnFeatures(
             if not reset and plan is not None:
                 if knows_names(self, plan.names):
                     return X
+                # The same names in another order: put into that of fit.
                 places = places_of_fit(self, plan.names)
                 if places is not None:
                     return X.iloc[:, places] if isinstance(X, pd.DataFrame) else X[:, places]
@@ -294,6 +300,7 @@ class OnFeatures(
 
     def _with_roles(self, X, values):
         """The transformed features behind the roles of X, as the kind of frame to return."""
+        # Only features of the same rows may stand beside the roles.
         _check_rows(X, values, self.transformer_)
         kind = self._output_kind()
         if kind == "default" and not is_frame(X):
@@ -316,6 +323,7 @@ def _beside_pandas(X, values, transformer, roles):
     """Roles of a pandas frame, and an array of transformed features."""
     names = _names_of(values, transformer, roles)
     out = pd.DataFrame(values, columns=names, index=X.index, copy=False)
+    # Roles come first, and then the new features.
     kept = _places_of_roles(X.columns.tolist(), roles)
     return pd.concat([X.iloc[:, kept], out], axis=1) if kept else out
 
@@ -323,6 +331,7 @@ def _beside_pandas(X, values, transformer, roles):
 def _beside_frame(X, values, transformer, roles, kind):
     """Roles of any frame, and transformed features as an array or a frame."""
     X = nw.from_native(X, eager_only=True)
+    # The kind of frame that came in, unless set_output asks for another.
     backend = X.implementation if kind == "default" else kind
     out = _framed(values, transformer, roles, backend)
     kept = _places_of_roles(X.columns, roles)
@@ -348,6 +357,7 @@ def _roles_requested(X, transformer):
     """Roles of a frame that the transformer requests, such as a selection by a ranker."""
     if not is_frame(X):
         return {}
+    # Roles that some fit may take, of those that the frame has.
     roles = [name for name in role_columns(X) if name in FIT_ROLES]
     if not roles:
         return {}
@@ -367,6 +377,7 @@ def _another(X, *, deep):
 def _may_read_polars(transformer):
     """False if only scikit-learn reads the frame, of which it makes float64 unless it is
     pandas; functions and classes of the user get it as it is."""
+    # The transformer, and all transformers inside of it.
     parts = [transformer, *transformer.get_params(deep=True).values()]
     # Steps of pipelines and column transformers stand in lists and tuples.
     parts += [part for value in parts if isinstance(value, list | tuple) for part in value]
@@ -383,6 +394,7 @@ def _is_of_the_user(part):
 def _check_rows(X, values, transformer):
     """Refuse features that would stand beside the roles of other rows."""
     name = type(transformer).__name__
+    # Numbers of rows first; then their labels, where the output has some.
     n_rows = count_rows(X)
     n_out = count_rows(values)
     if n_out != n_rows:
@@ -394,6 +406,7 @@ def _check_rows(X, values, transformer):
     if not isinstance(values, pd.DataFrame):
         return
     anew = pd.RangeIndex(n_rows)
+    # Frames of other kinds, and arrays, have no labels: their rows are numbered.
     given = X.index if isinstance(X, pd.DataFrame) else anew
     found = values.index
     # An index 0, 1, ... means that the transformer knows no labels, and kept the order.

@@ -16,5 +16,5 @@ class Threshold(NamedTuple):
     decides: str
     reason: str
     #: A study of ``python -m benchmarks``; else "theory" (`reason` says which) or "choice"
-    #: (nothing was measured).
+    #: (no study measured it).
     study: str

@@ -45,6 +45,7 @@ def fit_dual(
     if validation is not None:
         validation = validation.comparable()
     with learner._seeded():
+        # A constant added to all scores cancels within each list.
         network = learner._network(log.features, constant=False)
         # Examination is relative to the factor that is known best.
         reference = int(np.bincount(log.bias, log.weight).argmax())
@@ -60,10 +61,12 @@ def fit_dual(
             param_groups=_factor_settings(0.05),
             validation=validation,
         )
+    # From here on relevance is held fixed, and examination is solved for.
     del training  # what follows needs memory
     part = log.sample()
     traffic = log.traffic_factors(learner.traffic_exponent)
     choice = GroupedLogit.of_log(part.times(traffic))
+    # One score per version of a document, spread over the rows that show it.
     scores = learner._outputs(learner.network_, part.features)[:, 0]
     relevance = scores[part.version]
     start = module.examination.detach().double().cpu().numpy()
@@ -79,6 +82,7 @@ class DualLearner(NeuralEstimator):
     def like(cls, ranker: Any) -> DualLearner:
         """With the settings of a ranker; those of a network if it is none."""
         settings = {}
+        # With a learner of its own, a ranker's settings of networks say nothing.
         if isinstance(ranker, NeuralEstimator) and getattr(ranker, "estimator", None) is None:
             settings = {field.name: getattr(ranker, field.name) for field in fields(cls)}
         settings["random_state"] = ranker.random_state
@@ -107,12 +111,14 @@ def fit_towers(
     training = log.tempered(learner.traffic_exponent)
     by_steps = learning_rate is not None
     if by_steps:
+        # Two ways to learn examination: by gradient steps, or by maximum likelihood between steps.
         groups = _factor_settings(learning_rate)
         callbacks = []
     else:
         groups = []
         callbacks = [("examination", ExaminationStep())]
     with learner._seeded():
+        # The constant matters here: P(click) is a number and no comparison.
         network = learner._network(log.features)
         learner._train(
             ExaminationModule(network, len(log.bias_values), trained=by_steps),
@@ -156,6 +162,7 @@ class ExaminationModule(ListScores):
         """Relevance and examination logits."""
         logits = self.examination
         if self.reference is not None:
+            # The reference keeps 0, and its steps move all others.
             logits = logits - logits[self.reference]
         examination = batch.pad(logits.index_select(0, batch.bias))
         return super().forward(batch), examination
@@ -220,8 +227,10 @@ class TowersLoss(ScaledLoss):
             hit = logsigmoid(logits)
             miss = logsigmoid(-logits)
         else:
+            # log P(c = 1) = log sigma(g) + log sigma(h)
             hit = logsigmoid(relevance) + logsigmoid(examination)
             miss = _log_of_neither(relevance, examination)
+        # Impressions without a click.
         skips = batch.weight - batch.clicks
         loss = -(batch.clicks * hit + skips * miss)
         return loss[batch.mask].sum() * (self.scale / len(batch))
@@ -255,6 +264,7 @@ class TableStep(Callback):
         self, net: NeuralNet, dataset_train: ListDataset | None = None, **kwargs: Any
     ) -> None:
         self.data_ = dataset_train
+        # Steps are counted, as epochs are of any length.
         per_epoch = -(-len(dataset_train) // net.batch_size)  # rounded up
         n_steps = net.max_epochs * per_epoch
         self.n_first_ = int(RELEVANCE_FIRST.value * n_steps)
@@ -273,6 +283,7 @@ class TableStep(Callback):
         # In the second part of the training, from time to time; before its first step, the start.
         later = self.n_done_ - self.n_first_
         if later >= 0 and later % self.interval_ == 0:
+            # Without dropout, and with running moments: relevance as it will be predicted.
             net.module_.eval()
             self.update(net.module_, self.data_)
         elif self.n_done_ == 0:
@@ -299,10 +310,12 @@ class ExaminationStep(TableStep):
 
     def update(self, module: ExaminationModule, data: ListDataset) -> None:
         """The most likely examination of each bias factor."""
+        # Behind the scaling, which the features of the data set have already passed.
         scores = data.outputs(module.network[1]).double()
         relevance = logsigmoid(scores).cpu().numpy()
         best = fit_factors(relevance, *data.rows(), n_factors=len(module.examination))
         # Logits from logarithms.
+        # An examination of 0 or 1 has no finite logit.
         best = np.clip(best, *_LOG_EXAMINATION)
         best = best - np.log(-np.expm1(best))
         best = torch.from_numpy(best).to(module.examination)
@@ -355,6 +368,7 @@ class ListTarget:
 
     def _of_both(self):
         """What lists that occur twice are fitted to."""
+        # Shares of each click in the two lists add up to it.
         corrected = (1 - self.naive_weight) * self.clicks
         naive = self.naive_weight * self.clicks
         no_offset = np.ones_like(self.examination)
@@ -377,6 +391,7 @@ def fit_listwise(
     torch's random stream (``learner._seeded()``).
     """
     log = target.on(log, learner.traffic_exponent)
+    # The mean is over clicks if only these enter the loss, else over impressions.
     click_only = target.loss in CLICK_ONLY
     scale = loss_scale(log, log.clicks if click_only else log.weight)
     validation = None
@@ -412,6 +427,7 @@ def fit_affine(
 
     def objective(point):
         shift, scale = point
+        # P(c = 1) = o sigma(a + b s), away from 0 and 1 for the logarithms.
         relevance = expit(shift + scale * standard)
         chance = np.clip(examination * relevance, 1e-12, 1 - 1e-12)
         value = clicks @ np.log(chance) + (weight - clicks) @ np.log1p(-chance)
@@ -420,6 +436,7 @@ def fit_affine(
         bend = weight * chance * (1 - relevance) ** 2 / (1 - chance)
         return value / total, powers @ slope / total, powers * bend @ powers.T / total
 
+    # The start: one relevance for all rows, at which expected clicks are those of the log.
     mean_relevance = clicks.sum() / (weight @ examination)
     shift = logit(float(np.clip(mean_relevance, 1e-6, 1 - 1e-6)))
     start = np.array([shift, np.clip(spread, *_START_OF_SCALE)])
@@ -427,4 +444,5 @@ def fit_affine(
     # must give an equal result, to many digits.
     found = maximise(objective, start, bounds=(_LEAST_UNITS, _MOST_UNITS), tol=1e-16)
     shift, scale = found.at
+    # Back to the scores as they were given: a + b (s - m) / d.
     return float(shift - scale * center / spread), float(scale / spread)

@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
 
 
-#: Versions that a network is applied to at a time.
-_PART = 1 << 16
 #: Least divisor and least argument of a logarithm.
 _TINY = 1e-12
 
@@ -72,6 +70,7 @@ class ListBatch:
 
 def _padded(values, mask):
     """Flat values as a rectangle of the shape of the mask, which says where there is one."""
+    # Without padding the rectangle is the same memory.
     if len(values) == mask.numel():
         return values.reshape(mask.shape)
     return values.new_zeros(mask.shape).masked_scatter_(mask, values)
@@ -112,6 +111,7 @@ class ListDataset(Dataset):
         # All columns live where the network does: no batch is copied from memory to a GPU.
         device = features.device
         if click_only:
+            # Lists with a click: the others have no part in such a loss.
             keep = np.logical_or.reduceat(log.clicks != 0, log.offsets[:-1])
         else:
             keep = np.ones(log.n_lists, dtype=bool)
@@ -126,6 +126,7 @@ class ListDataset(Dataset):
 
     def of_queries(self, queries: Bools) -> ListDataset:
         """The lists of the queries for which ``queries``, (n_queries,), is True."""
+        # Shallow: both parts share the columns, and hold numbers of lists alone.
         part = copy(self)
         kept = queries[self._query]
         part._query = self._query[kept]
@@ -162,6 +163,7 @@ class ListDataset(Dataset):
         mask = column < lengths
         starts = self.starts.index_select(0, lists)
         rows = (starts[:, None] + column).masked_select(mask)
+        # From rows to versions of documents, whose features are stored once.
         version = self.version.index_select(0, rows)
         clicks = _padded(self.clicks.index_select(0, rows), mask)
         weight = _padded(self.weight.index_select(0, rows), mask)
@@ -176,6 +178,7 @@ class ListDataset(Dataset):
 
     def rows(self) -> tuple[Ints, Ints, Floats, Floats]:
         """Version, bias factor, clicks and weight of rows, of a part of the lists if too many."""
+        # One list of each ``step``, so that about as many rows are left as a sample has.
         step = max(1, -(-int(self.lengths.sum()) // SAMPLE))
         lengths = self.lengths[::step]
         starts = self.starts[::step]
@@ -197,7 +200,9 @@ class ListDataset(Dataset):
     def outputs(self, network: torch.nn.Module) -> torch.Tensor:
         """Output of a network for each version, shape (n_versions,)."""
         with torch.inference_mode():
-            parts = [network(part).reshape(-1) for part in self.features.split(_PART)]
+            # So many versions at a time, as layers need several times the memory of features.
+            some = self.features.split(1 << 16)
+            parts = [network(part).reshape(-1) for part in some]
         return torch.cat(parts)
 
 
@@ -237,6 +242,7 @@ def list_log_softmax(scores: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     """Log softmax over the rows of each list, shape (n_lists, width); 0 at padding."""
     if mask.all():
         return torch.log_softmax(scores, dim=1)
+    # Padding has probability 0; its logarithm is then put at 0, as 0 clicks times -inf are NaN.
     scores = scores.masked_fill(~mask, -torch.inf)
     return torch.log_softmax(scores, dim=1).masked_fill(~mask, 0.0)
 
@@ -288,6 +294,7 @@ def pairwise_loss(
     :math:`\sum_i c_i \sum_{j \ne i} -\log\sigma(s_i - s_j)`, divided by the number of other rows.
     Pairs are weighted by the mean (debiased) clicks of their rows, not by clicks in one session.
     """
+    # Alone in its list a row has no pair; 1 keeps the division defined.
     n_others = (mask.sum(dim=1, keepdim=True) - 1).clamp(min=1)
     wins = clicks * mask / n_others
     losses = mask.to(scores.dtype)
@@ -305,6 +312,7 @@ def lambda_loss(
     2018).
     """
     gains = (clicks / weight.clamp(min=_TINY)).masked_fill(~mask, 0.0)
+    # Impressions of a list: the mean over its rows.
     n_rows = mask.sum(dim=1, keepdim=True).clamp(1)
     impressions = (weight * mask).sum(dim=1, keepdim=True) / n_rows
     # The least gain of a list wins no pair.
@@ -336,6 +344,7 @@ def _change_of_dcg(gain: torch.Tensor, discount: torch.Tensor) -> torch.Tensor:
 
 def _ideal_dcg(gains: torch.Tensor) -> torch.Tensor:
     """DCG of each list if its best gains come first, shape (n_lists, 1)."""
+    # sum_k g_(k) / log2(1 + k) over gains that fall; debiased ones may be below 0.
     best_first = gains.clamp(min=0).sort(dim=1, descending=True).values
     places = torch.arange(1, gains.shape[1] + 1, device=gains.device, dtype=gains.dtype)
     discounted = best_first / torch.log2(1 + places)

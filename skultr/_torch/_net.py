@@ -67,8 +67,6 @@ _STEPS = 50
 _LEAST_LISTS = 64
 #: Most lists of such a step: more take longer and tell hardly more.
 _MOST_LISTS = 256
-#: Power of the number of a step, which is its weight in the mean of the weights after each step.
-_POWER = 2
 #: Settings of skorch that say how many lists a step has, or how long it is.
 _OF_STEPS = {"batch_size", "iterator_train__batch_size", "lr", "optimizer__lr"}
 
@@ -170,6 +168,7 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
         If the loss only compares documents, it determines no ``constant`` added to all scores: the
         last bias is then 0, because rounding errors would move it in training.
         """
+        # Scaling is part of the network: what is saved or exported needs no second object.
         scaling = self._feature_scaling(features)
         n_features = n_outputs_of(scaling, features)
         if self.module is None:
@@ -183,6 +182,7 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
             if not constant:
                 nn.init.zeros_(network[-1].bias).requires_grad_(False)
         elif isinstance(self.module, nn.Module):
+            # Parameters of an estimator stay as they are.
             network = copy.deepcopy(self.module)
         else:
             network = self.module(n_features)
@@ -235,6 +235,7 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
         self._check_settings()  # first, because fork_rng on a missing GPU raises an obscure error
         most = np.iinfo(np.int32).max
         seed = int(check_random_state(self.random_state).randint(most))
+        # Drawing from a stream of its own, a training does not wait for others.
         brought = self.module is not None or self.net_params or isinstance(self.optimizer, type)
         with global_stream(seed, self.device) if brought else own_stream(seed):
             yield
@@ -263,6 +264,7 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
         of each row as its clicks.
         """
         if self._earlier is not None:
+            # Goes on from all weights, examination included, in place of new ones.
             module.load_state_dict(self._earlier.state_dict())
         module = module.to(self.device)
         # Without any click all lists would be left out.
@@ -278,6 +280,7 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
         elif held_out is None:
             held_out = self._held_out_queries(log, clicks if click_only else log.weight)
         if validation is None and held_out.any():
+            # Whole queries: lists of one query show the same documents.
             stopping = dataset.of_queries(held_out)
             dataset = dataset.of_queries(~held_out)
         self._stopped_by = held_out
@@ -331,6 +334,7 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
         lengths = torch.as_tensor(getattr(dataset, "lengths", [1])).double()
         # -1 is skorch's sign for all lists in one batch.
         n_lists = len(dataset) if net.batch_size == -1 else min(net.batch_size, len(dataset))
+        # Threads cost more than they gain where a step has few multiplications.
         n_rows = n_lists * lengths.mean().item()
         with few_threads(_multiplications(module, n_rows)):
             net.fit(dataset, None)
@@ -358,6 +362,7 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
         n_steps = self._length * _n_steps(n_queries)
         if n_queries >= FEW_QUERIES.value:
             needed = QUERIES_PER_FEATURE.value * max(dataset.n_features, 1)
+            # Shorter in proportion, but for small logs, which are to be learned by heart.
             n_steps *= min(1.0, n_queries / needed)
         steps_per_epoch = -(-len(dataset) // batch_size)  # rounded up
         return max(1, round(n_steps / steps_per_epoch))
@@ -368,6 +373,7 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
             return self.weight_decay
         if optimizer is not AdamW:
             return 0.0
+        # Decay d of steps lr shrinks a weight by exp(-d sum lr), whatever their number.
         sum_of_steps = _n_steps(dataset.n_queries) * learning_rate
         return WHOLE_DECAY.value / sum_of_steps
 
@@ -478,6 +484,7 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
         held_out = np.zeros(len(log.query_ids), dtype=bool)
         if not self.early_stopping:
             return held_out
+        # At least one is held out, and at least one is left to learn from.
         queries = np.flatnonzero(log.by_query(mass))
         n_valid = max(1, round(self.validation_fraction * len(queries)))
         if n_valid >= len(queries):
@@ -587,11 +594,12 @@ class AverageWeights(Callback):
             module = net.module_
             self.weights_ = [weight.detach() for weight in module.parameters()]
             # Moments of batches, too; buffers of integer type count steps.
+            # Detached weights share memory with the network: copying into them changes it.
             self.weights_ += [each for each in module.buffers() if each.is_floating_point()]
             self.mean_ = [weight.clone() for weight in self.weights_]
         self.n_steps_ += 1
         # The share of the last step in the mean.
-        share = (_POWER + 1) / (self.n_steps_ + _POWER)
+        share = 3 / (self.n_steps_ + 2)
         for mean, weight in zip(self.mean_, self.weights_, strict=True):
             mean.lerp_(weight, share)
 
@@ -623,6 +631,7 @@ class _Patience(EarlyStopping):
     def on_epoch_end(self, net, **kwargs):
         super().on_epoch_end(net, **kwargs)
         if self.misses_ == 0:
+            # Better by a share of the size of the best loss, of either sign.
             best = net.history[-1, self.monitor]
             self.dynamic_threshold_ = best - self.threshold * abs(best)
 

@@ -4,7 +4,7 @@ each row.
 A matrix product picks its kernel by the shapes of the matrices, and kernels round differently: in
 one large matrix the last bits of a row depend on the number of rows, on its place among them, and
 on the number of threads. To predict, blocks of :data:`ROWS` rows, the last one padded, and layers
-padded to a multiple of :data:`_UNITS` outputs are always computed by the same kernel, in every
+padded to a multiple of 16 outputs are always computed by the same kernel, in every
 place alike.
 """
 
@@ -300,8 +300,6 @@ class Dropout(nn.Dropout):
 
 #: Rows of a block: a request of 100 documents fills one, and one stays in the cache.
 ROWS = 128
-#: Width of the registers that a kernel fills; the columns that remain have kernels of their own.
-_UNITS = 16
 
 Step = Callable[[torch.Tensor], torch.Tensor]
 
@@ -364,7 +362,8 @@ def _linear(layer, width):
     weight = layer.weight
     bias = layer.bias
     n_out, n_in = weight.shape
-    padded = -(-n_out // _UNITS) * _UNITS  # the next multiple
+    # A kernel fills registers of 16 numbers; the columns that remain have kernels of their own.
+    padded = -(-n_out // 16) * 16  # the next multiple
     if width is None:
         width = n_in
     if (padded, width) != (n_out, n_in):

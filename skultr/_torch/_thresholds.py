@@ -27,7 +27,7 @@ WHOLE_DECAY = Threshold(
     0.6,
     "sum of step sizes over a training, times weight_decay='auto'",
     "weights that no gradient pulls fall to exp(-0.6), 55 %, however many queries there are",
-    "training_length",
+    "choice",
 )
 RELEVANCE_FIRST = Threshold(
     0.5,

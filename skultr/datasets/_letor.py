@@ -157,6 +157,7 @@ def paths_of(path: str | PathLike[str] | Sequence[str | PathLike[str]]) -> list[
 
 def _read_folder(folder, split, fold, n_features):
     """The documents of some splits of a published set."""
+    # Which files there are, and of them those that are wanted.
     files = letor_splits(folder, fold=fold)
     wanted = list(files) if split is None else _names(split)
     if not wanted or set(wanted) - set(files):
@@ -179,6 +180,7 @@ def _refuse_shared_queries(frames, splits, folder):
     split_of = {}
     for split, frame in zip(splits, frames, strict=True):
         for qid in frame["qid"].unique():
+            # The first split with this id; another one is a leak from training to test.
             other = split_of.setdefault(qid, split)
             if other != split:
                 raise ValueError(
@@ -258,6 +260,7 @@ def _with_roles(frame, paths, split=None):
 def _columns(lines, n_features):
     """The ids of the features of files that are read together, of which none may show all."""
     # Ids count from 1 unless some file has the feature 0.
+    # One rule for all files, or feature 3 of one would be feature 2 of another.
     first = 0 if any(each.from_zero for each in lines) else 1
     last = max(each.last_feature for each in lines)
     shown = last + 1 - first
@@ -288,6 +291,7 @@ def _read_svmlight(path, doc, columns):
             f"{path} has {len(labels)} rows, of which {len(queries)} have a query id; expected "
             "'label qid:7 1:0.5 ...' in each of them."
         )
+    # Roles and features side by side, in the order of the file.
     roles = pd.DataFrame({"qid": queries, "relevance": labels})
     if doc is not None:
         roles.insert(1, "doc", pd.Series(doc, dtype=str))
@@ -364,6 +368,7 @@ def _check_feature(name, column):
             "qid, doc, label and split is a feature: encode it as numbers, or drop it."
         )
     # Missing values are allowed: rankers of trees read them.
+    # Infinity has no place in a scale.
     bad = np.isinf(column.to_numpy(dtype=float, na_value=np.nan))
     if bad.any():
         raise ValueError(
@@ -494,6 +499,7 @@ def letor_splits(folder: str | PathLike[str], *, fold: int | None = None) -> dic
             "parts S1.txt, S2.txt, ... of LETOR. Files of documents that were found: "
             f"{_listed(files, folder) or 'none'}. Pass a file, or a list of files."
         )
+    # A set of several folds needs one: the same query is in several of them.
     folds = {_fold_of(path) for _, path in named}
     fold = _only_fold(folder, folds, fold)
     return _one_file_each(folder, [(name, path) for name, path in named if _fold_of(path) == fold])

@@ -12,14 +12,6 @@ from sklearn.utils import check_random_state
 from .._base._sklearn import Interval, validate_params
 from .._base._typing import ArrayLike, RandomState
 
-#: Number of latent factors of relevance; fewer if there are fewer informative features.
-_N_DOCUMENT_FACTORS = 8
-_N_QUERY_FACTORS = 2
-#: Standard deviation of the noise that a feature adds to its latent factor.
-_FEATURE_NOISE = 0.35
-#: Standard deviation of the shift that makes a query easy or hard.
-_DIFFICULTY = 1.2
-
 
 @validate_params(
     {
@@ -120,11 +112,13 @@ def make_ltr(
     lengths = _draw_lengths(n_documents, n_queries, rng)
     qid = np.repeat(np.arange(n_queries), lengths)
     # Latent factors cause relevance, ...
-    n_factors = min(_N_DOCUMENT_FACTORS, n_informative)
+    # Eight of documents; fewer if there are fewer informative features.
+    n_factors = min(8, n_informative)
     document, query = _draw_factors(qid, n_queries, n_factors, rng)
     utility = _utility(document, query, nonlinearity)
     utility += noise * rng.standard_normal(len(qid))
-    difficulty = _DIFFICULTY * rng.standard_normal(n_queries)
+    # A shift, with this standard deviation, makes a query easy or hard.
+    difficulty = 1.2 * rng.standard_normal(n_queries)
     utility += difficulty[qid]
     roles = {"qid": qid, "doc": np.arange(len(qid)), "relevance": _cut(utility, grades)}
     # ... and they cause features.
@@ -178,7 +172,7 @@ def _draw_factors(qid, n_queries, n_factors, rng):
     """Latent factors of documents and of queries, both of shape (n_factors, n_rows)."""
     within = rng.standard_normal((n_factors, len(qid)), dtype=np.float32)
     between = rng.standard_normal((n_factors, n_queries), dtype=np.float32)
-    query = rng.standard_normal((_N_QUERY_FACTORS, n_queries), dtype=np.float32)
+    query = rng.standard_normal((2, n_queries), dtype=np.float32)  # two factors
     # Documents of one query have correlation 0.2.
     document = np.sqrt(0.8) * within + np.sqrt(0.2) * between[:, qid]
     return document, query[:, qid]
@@ -187,6 +181,7 @@ def _draw_factors(qid, n_queries, n_factors, rng):
 def _utility(document, query, nonlinearity):
     """Noiseless relevance with mean 0 and variance 1, shape (n_rows,)."""
     n_factors = len(document)
+    # Factors matter less and less: the first is the most relevant one.
     weights = 1 / np.sqrt(1 + np.arange(n_factors))
     linear = weights @ document
 
@@ -209,6 +204,7 @@ def _utility(document, query, nonlinearity):
 
 def _standardize(values):
     """The values with mean 0 and variance 1; constants become 0."""
+    # In double precision, as the sums of float32 over many rows lose digits.
     scale = values.std(dtype=float)
     centred = values - values.mean(dtype=float)
     return centred / (scale if scale > 0 else 1.0)
@@ -228,6 +224,8 @@ def _cut(utility, grades):
 # Features -----------------------------------------------------------------------------
 def _draw_features(document, query, qid, n_features, n_informative, rng):
     """Features in random order, shape (n_features, n_rows), float32."""
+    # Of the other features a quarter are copies, a tenth are nearly constant, and the rest is
+    # noise.
     n_other = n_features - n_informative
     n_copies = n_other // 4
     n_constant = n_other // 10
@@ -244,7 +242,8 @@ def _draw_features(document, query, qid, n_features, n_informative, rng):
     for j in range(n_features):
         scale = _SCALES[kinds[j]]
         if j < n_informative:
-            noise = _FEATURE_NOISE * _noise(qid, j >= n_of_documents, rng)
+            # The noise that a feature adds to its latent factor, which has variance 1.
+            noise = 0.35 * _noise(qid, j >= n_of_documents, rng)
             column = scale(factors[j] + noise, rng)
         elif j < n_informative + n_copies:
             column = _copy(values[place[j % n_informative]], rng)

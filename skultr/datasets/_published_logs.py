@@ -111,6 +111,7 @@ def load_tiangong_st(
     """
     with working("load_tiangong_st"):
         with _opened(path, "the sessions of TianGong-ST") as file:
+            # Row by row: a file of gigabytes need not be in memory.
             log = _as_log(_rows_of_xml(file))
         if grades is None:
             return log
@@ -130,6 +131,7 @@ def _mean_grades(file) -> pd.DataFrame:
     have_grades = all(len(fields) == 5 and 0 <= float(fields[4]) <= 4 for fields in lines)
     if not lines or not have_grades:
         raise ValueError("a line has no grade from 0 to 4 in the last of five columns")
+    # Several people and sessions may have graded a pair.
     table = pd.DataFrame(lines, columns=["number", "session", *_IDS, "relevance"])
     table["relevance"] = table["relevance"].astype(float)
     return table.groupby([*_IDS])["relevance"].mean().reset_index()
@@ -139,6 +141,7 @@ def _rows_of_xml(file) -> Iterator[tuple[object, ...]]:
     """Page, query, document, position and click of each result."""
     n_lost = 0
     for page, (_, element) in enumerate(ElementTree.iterparse(file)):
+        # Inner elements end before the page that holds them: they are read with it.
         if element.tag != "interaction":
             continue
         # An interaction is one result page.
@@ -242,6 +245,7 @@ def load_baidu_ultr(
         for each in progress(paths, "file"):
             with _opened(each, "a part of Baidu-ULTR") as file:
                 parts.append(_read_part(file, each, columns))
+    # The number of its part tells pages of one number apart.
     log = pd.concat(parts, keys=range(len(parts)), names=["part", None])
     # Each part numbers its pages from 0.
     log["session"] = log.groupby(["part", "session"]).ngroup()
@@ -278,6 +282,7 @@ def _rows_of_text(file) -> Iterator[tuple[object, ...]]:
         n_columns = line.count(b"\t") + 1
         if n_columns == 3:
             page = number
+            # The first column of a page is its query.
             query = line.split(b"\t", 1)[0].decode()
         elif n_columns != _N_COLUMNS or query is None:
             raise ValueError(
@@ -301,10 +306,7 @@ def _as_log(rows, *more):
         numbers = _whole_numbers(row[3:])
         if numbers is None or not _are_ids(row[:3]):
             raise ValueError(f"the values of result {len(columns['click'])} are {row}")
-        codes = [
-            table.setdefault(id_, len(table))
-            for table, id_ in zip(tables.values(), row[:3], strict=True)
-        ]
+        codes = _codes_of(tables, row[:3])
         for column, value in zip(columns.values(), (*codes, *numbers), strict=True):
             column.append(value)
     # A file of another kind may have no row.
@@ -314,6 +316,12 @@ def _as_log(rows, *more):
     for name in _IDS:
         log[name] = pd.Categorical.from_codes(columns[name], [*tables[name]])
     return log
+
+
+def _codes_of(tables, ids):
+    """The code of each id in its own table; a new id gets the number of those before it."""
+    pairs = zip(tables.values(), ids, strict=True)
+    return [table.setdefault(id_, len(table)) for table, id_ in pairs]
 
 
 def _are_ids(values):
@@ -330,6 +338,7 @@ def _whole_numbers(values):
     # A number with a fraction differs from its whole part; a text with one raises above.
     if not all(isinstance(value, str | bytes) or value in numbers for value in values):
         return None
+    # Positions count from 1, and a click is 0 or 1.
     fits = max(map(abs, numbers)) < 2**63  # in the columns
     position, click, *_ = numbers
     return numbers if fits and position >= 1 and click in (0, 1) else None

@@ -146,6 +146,7 @@ class PageReader:
     def rows_of_events(self):
         """Events with a page, a document and a role: 1 is an impression, 2 a click, from 3 on the
         outcomes. The index is the number of the event."""
+        # A name that is asked for twice has the later role: an outcome rather than a click.
         roles = dict.fromkeys(map(plain, self.rules.impressions), 1)
         roles |= dict.fromkeys(map(plain, self.rules.clicks), 2)
         roles |= {plain(name): role for role, name in enumerate(self.rules.outcomes, start=3)}
@@ -198,6 +199,7 @@ class PageReader:
         """The first list of each query_id and start, and the number of records unlike it."""
         lists = known[known["n_hits"] > 0]
         lists = lists.iloc[np.argsort(lists["time"], kind="stable")]
+        # Hit lists stand end to end: that of a record is from begin to end.
         n_hits = self.queries["n_hits"].to_numpy()
         end = np.cumsum(n_hits)
         begin = end - n_hits
@@ -258,6 +260,7 @@ class PageReader:
         rows = self.without(rows, no_text, "no query record and no user_query")
         self.note_differences(rows, pages)
         # Who counted the ordinals: the application of the event, else of its page.
+        # An event that names its application counts as that one does.
         own = rows["application"]
         other = _of_page(pages, "application", rows)
         place = _looked_up(hits, "place", rows)
@@ -275,6 +278,7 @@ class PageReader:
                 what = "user_query"
                 found = self.code_of_text[found]
                 taken = self.code_of_text[taken]
+            # An event that says nothing contradicts nothing.
             differs = (found >= 0) & (found != taken)
             n = int(differs.sum())
             if not n:

@@ -373,11 +373,7 @@ def cmip_score(
     if impressions is not None:
         given["impressions"] = impressions
     columns = _check_documents(**given)
-    n_documents = len(columns[0])
-    # Without queries documents count as independent.
-    query = np.arange(n_documents)
-    if qid is not None:
-        query, _ = encode(check_ids(qid, "qid", n_documents))
+    query = _queries_of(qid, len(columns[0]))
     if impressions is not None:
         if qid is None:
             raise ValueError("impressions= needs qid=: clicks are compared within queries.")
@@ -418,6 +414,14 @@ def cmip_score(
 
 
 # Checks -------------------------------------------------------------------------------
+def _queries_of(qid, n_documents):
+    """The code of each document's query; without queries documents count as independent."""
+    if qid is None:
+        return np.arange(n_documents)
+    codes, _ = encode(check_ids(qid, "qid", n_documents))
+    return codes
+
+
 def _check_documents(**given):
     columns = [column.astype(float) for column in flat_columns(unit="document", **given)]
     for name, values in zip(given, columns, strict=True):

@@ -16,7 +16,7 @@ MOST_IN_PLACE = Threshold(
 MOST_ERRORS = Threshold(
     6,
     "standard errors of that share from which an experiment is called unequal",
-    "fair experiments reach it once in a billion, so that many can be checked",
+    "1 - Phi(6) is 1e-9: fair experiments reach it once in a billion, so that many can be checked",
     "theory",
 )
 MOST_RESAMPLED = Threshold(
@@ -34,20 +34,20 @@ MOST_PAIRED = Threshold(
 LEAST_CLUSTERS = Threshold(
     30,
     "independent documents or queries below which errors do not come from their variation",
-    "a variance of fewer is itself a guess, with an error of a quarter",
+    "the relative error of a variance of n normal numbers is sqrt(2 / n), a quarter at 30",
     "theory",
 )
 FEW_DOCUMENTS = Threshold(
     100,
     "documents of a log below which the larger error counts, of resamples and of the formula",
     "resamples repeat the same few documents, and underestimate the error",
-    "theory",
+    "choice",
 )
 FEW_CLICKS_OF_A_FACTOR = Threshold(
     10,
     "clicks of a bias factor below which the larger error counts, of resamples and of the formula",
     "a factor without a click has none in any resample",
-    "theory",
+    "choice",
 )
 FEW_CLICKS_OF_A_USER = Threshold(
     100,
@@ -77,19 +77,19 @@ LEAST_GAIN = Threshold(
     5.0,
     "twice the gain of log-likelihood per bias factor from which clicks contradict a given curve",
     "1 is expected of a right curve, and more as scores are estimated",
-    "theory",
+    "choice",
 )
 FEW_HEAVY_CLICKS = Threshold(
     10,
     "clicks that carry half of the weight, up to which a warning is due",
-    "division then ended below the naive ranker",
-    "robustness",
+    "so few clicks decide a ranking by chance",
+    "choice",
 )
 SHARE_OF_HEAVY_CLICKS = Threshold(
     0.001,
     "the same as a share of all clicks",
     "in a large log, hundreds may carry half of the weight of hundreds of thousands",
-    "robustness",
+    "choice",
 )
 MOST_HEAVY_SHARE = Threshold(
     0.05,
@@ -101,11 +101,11 @@ SMALL_SHARE = Threshold(
     0.7,
     "share of the clicks that weights leave as effective sample, below which a warning may be due",
     "more is hardly a loss",
-    "robustness",
+    "choice",
 )
 SMALL_SAMPLE = Threshold(
     5.0,
     "effective clicks per query with clicks below which it is due",
-    "division then ended below the naive ranker",
-    "robustness",
+    "fewer say little about the documents of a query",
+    "choice",
 )

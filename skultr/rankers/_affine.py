@@ -274,15 +274,9 @@ class AffineRanker(HasPublishedVariant, NeuralEstimator, BaseRanker):
 
 #: Slopes of the slacks l, h - l and 1 - h of the bounds 0 <= l <= h <= 1 in l and h.
 _GAPS = np.array([[1.0, 0.0], [-1.0, 1.0], [0.0, -1.0]])
-#: Weight of the logarithmic barrier at the bounds of the coefficients, relative to the share of
-#: clicked (or of unclicked, if smaller) impressions of a bias factor: small enough to leave the
-#: first five digits unchanged.
-_BARRIER = 1e-6
-#: Least such share: with 0 there would be no barrier.
+#: Least share of clicked (or of unclicked) impressions of a bias factor: with 0 there would be no
+#: barrier at the bounds of its coefficients.
 _LEAST_SHARE = 1e-9
-#: A relevant document has then twice the click rate and this more: a narrow range makes the
-#: network spread its relevance over (0, 1), which keeps alpha off its bound at 0 later.
-_FIRST_ADDED = 0.1
 #: Distance of click probabilities from 0 and 1 in the table, in single precision: closer values
 #: round to 1, and log(1 - 1) is infinite.
 _FROM_BOUND = 1e-6
@@ -348,8 +342,10 @@ class TrustStep(TableStep):
         # While relevance alone explains the clicks, an irrelevant document has this share of the
         # click rate.
         module.low.fill_(np.clip(0.02 * rate, _FROM_BOUND, 0.1))
+        # A relevant document has twice the click rate and 0.1 more: a narrow range makes the
+        # network spread its relevance over (0, 1), which keeps alpha off its bound at 0 later.
         # Below 1, where a missing click would be impossible.
-        module.high.fill_(np.clip(2 * rate + _FIRST_ADDED, _FIRST_ADDED, 0.95))
+        module.high.fill_(np.clip(2 * rate + 0.1, 0.1, 0.95))
 
     def update(self, module: AffineModule, data: ListDataset) -> None:
         """The most likely click probabilities of irrelevant and of relevant documents."""
@@ -392,7 +388,8 @@ def fit_trust(
     rate = by_factor(hits)
     # The barrier must stay small against rare clicks too, such as one per 10⁵ impressions.
     scale = np.maximum(np.minimum(rate, 1 - rate), _LEAST_SHARE)
-    barrier = _BARRIER * scale
+    # Small enough to leave the first five digits of the coefficients unchanged.
+    barrier = 1e-6 * scale
 
     # Where rounding reaches a bound, the value is no number, and the step is halved.
     @np.errstate(divide="ignore", invalid="ignore")

@@ -365,6 +365,7 @@ class CLDRanker(HasPublishedVariant, NeuralEstimator, PropensityRanker):
 
     def _validate_params(self) -> None:
         super()._validate_params()
+        # A variant has some of the losses; the default has all.
         losses = _LOSSES_OF_VARIANTS.get(self.variant, [self.loss])
         if self.loss not in losses:
             choice = " or loss=".join(map(repr, losses))
@@ -415,7 +416,9 @@ class CLDRanker(HasPublishedVariant, NeuralEstimator, PropensityRanker):
 
     def _selection_model(self, scaling, known, rows):
         """A linear model of what was shown, which begins at the share of the rows shown."""
+        # No hidden layer: selection is a probit (or logit) of the features.
         model = scoring_network(n_outputs_of(scaling, known))
+        # P(shown) = Phi(intercept) at the start, without features.
         share = np.average(rows.shown, weights=rows.weight)
         share = np.clip(share, 1e-3, 1 - 1e-3)  # so that the start is finite where all were shown
         nn.init.constant_(model[-1].bias, ndtri(share))
@@ -445,6 +448,8 @@ class CLDRanker(HasPublishedVariant, NeuralEstimator, PropensityRanker):
         )
         start = None
         if self.gamma_ == "estimate":
+            # The profile begins at gamma = 0, where relevance and selection are two separate
+            # models.
             independent = TobitModel(0.0, scale, self.alpha)
             start = self._estimate_gamma(selected, independent, chance)
         fit = fit_tobit(selected, TobitModel(self.gamma_, scale, self.alpha), start)
@@ -460,6 +465,7 @@ class CLDRanker(HasPublishedVariant, NeuralEstimator, PropensityRanker):
 
     def _estimate_gamma(self, rows, model, chance):
         """Set what is said of gamma, and return the fit with the likeliest one."""
+        # The likelihood at each gamma, maximised over all other parameters.
         profile = profile_gamma(rows, model, chance)
         self.gamma_ = profile.gamma
         self.gamma_interval_ = profile.interval
@@ -498,6 +504,7 @@ class CLDRanker(HasPublishedVariant, NeuralEstimator, PropensityRanker):
 
     def _train_by_gradient(self, log, rows, network, selection, scale, task):
         batches = rows.as_log(log)
+        # The mean over rows, and not their sum, so that a step is as large for any log.
         unit = loss_scale(batches, batches.weight)
         criterion = self._criterion(rows, unit, scale)
         module = SelectionModule(network, selection)
@@ -545,6 +552,7 @@ class CLDRanker(HasPublishedVariant, NeuralEstimator, PropensityRanker):
             coef, intercept = _coefficients(self.network_[1][-1])
             self.coef_ = spread * coef
             self.intercept_ = center + spread * intercept
+        # The selection model is always linear, whatever the network of relevance.
         last = self.selection_network_[1][-1]
         self.selection_coef_, self.selection_intercept_ = _coefficients(last)
 

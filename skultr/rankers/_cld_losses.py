@@ -72,6 +72,7 @@ class _TermLoss(ScaledLoss):
         terms = self.terms(outputs, batch) * self.scale
         if not self.selects:
             terms = terms * terms.new_tensor([1.0, 0.0, 0.0, 0.0])
+        # Validation sees P(labels | shown): selection alone is taken off again.
         labels, shown, not_shown, alone = terms
         if not self.training:
             return (alone - labels - shown) / len(batch)
@@ -212,6 +213,7 @@ class PairLoss(_TermLoss):
         self.register_buffer("label", torch.from_numpy(rows.label).float())
         if variant == "default":
             return
+        # The published objective is a mean over pairs, of which the kinds are counted here.
         preferred, tied, mixed = count_pairs(rows)
         n_others = mixed
         if variant == "program":
@@ -267,6 +269,7 @@ class PairLoss(_TermLoss):
         # The winner has the higher label; a label of a row that was not shown is unknown.
         both = shown & other_shown
         gap = torch.where(both, label - other_label, 0.0)
+        # log P(winner preferred) = log sigma(difference), with the sign of the winner.
         difference = relevance - other_relevance
         side = gap.sign()
         size = side.abs() if self.variant == "published" else gap.abs()
@@ -293,6 +296,7 @@ class PairLoss(_TermLoss):
             chosen = chosen + back * selected(-difference, -difference)
         left_out = torch.where(shown, 0.0, logsigmoid(-selection))
         left_out = left_out + torch.where(other_shown, 0.0, logsigmoid(-other_selection))
+        # A tie has size 0, and no preference.
         preference = size * logsigmoid(side * difference)
         return preference, chosen, count * left_out, count * selected(0.0, 0.0)
 
@@ -334,6 +338,7 @@ def count_pairs(rows: Candidates) -> tuple[float, float, float]:
     weight = rows.weight[rows.shown]
     label = rows.label[rows.shown].astype(np.float32)  # as the loss compares them
     _, number = np.unique(label, return_inverse=True)
+    # Pairs of equal labels are ties; of the others each order is preferred once.
     shown = _weight_of_pairs(list_, weight)
     equal = _weight_of_pairs(pair_codes(list_, number, len(label)), weight)
     preferred = (shown - equal) / 2

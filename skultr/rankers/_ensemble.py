@@ -283,6 +283,7 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
         """What each member contributes to each row, shape (n_rows, n_members)."""
         check_is_fitted(self)
         features = self._read_features(X, reset=False)
+        # A score is the sum over members of weight / scale * (score - center).
         weight, center, factors = self._factors()
         has_production = len(weight) > len(self.estimators_)
         # Query ids are only needed where other rows of the query matter.
@@ -310,6 +311,7 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
             return
         _faults.check({_PRODUCTION: served})
         _, center, factors = self._factors()
+        # One score of production per candidate, as it may differ from page to page.
         served = candidates.mean(served)
         parts[:, -1] = factors[-1] * (served - center[-1])
         _put_in_front(parts, served, query, candidates, self.depth_)
@@ -334,6 +336,7 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
         return terms, production
 
     def _check_without_production(self, n_candidates):
+        # Production is missed if it has a weight, or if it selects the candidates.
         weight = self.weights_.loc[_PRODUCTION, "weight"]
         if weight:
             why = f"has the weight {weight:.2f}"
@@ -370,6 +373,7 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
     def _fit(self, log: ClickLog, task: FitTask) -> None:
         random = check_random_state(self.random_state)
         self._set_examination(self._click_log or log, log.propensity)
+        # Each member has a seed of its own: two equal learners are two draws.
         names = []
         rankers = []
         for name, ranker in self._members():
@@ -427,6 +431,7 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
 
     def _held_out(self, log, rankers, part):
         """Clicks given scores of production, and of members that were fitted to other queries."""
+        # Each query is scored by members that were fitted to the other parts.
         scores = cross_fitted(log, rankers, part, self.n_jobs)
         served, query, place = _production_of(log)
         served = standardized(served, query, ROUNDING_OF_DOUBLE)[place]
@@ -495,6 +500,7 @@ def _with_production(weights, share):
 
 def _bounded(weights, error, prior):
     """Weights and errors, moved towards the prior if production has more than it may have."""
+    # Production is the last of the weights.
     excess = weights[-1] - MOST.value
     if excess <= 0:
         return weights, error

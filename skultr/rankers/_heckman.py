@@ -205,6 +205,7 @@ class HeckmanRanker(HasPublishedVariant, NeuralEstimator, PropensityRanker):
         return not len(self.hidden_layer_sizes) and self.module is None
 
     def _fit(self, log, task):
+        # Selection is corrected in any case, and position only if asked for.
         clicks = self._debiased_clicks(log) if self.debias else log.clicks
         rows = find_candidates(log, clicks, self.traffic_exponent)
         known = log.features[np.unique(rows.version)]
@@ -215,6 +216,7 @@ class HeckmanRanker(HasPublishedVariant, NeuralEstimator, PropensityRanker):
         mills = self._fit_selection(rows, features, weight)
         # 2. Least squares of the labels of documents shown, on their features and these ratios.
         shown = rows.shown
+        # A ratio that the features explain nearly has no coefficient of its own.
         self.mills_collinearity_ = _explained(features[shown], mills[shown], weight[shown])
         design = np.column_stack([features, mills])[shown]
         coef, intercept = _least_squares(design, rows.label[shown], weight[shown], self.alpha)
@@ -247,6 +249,7 @@ class HeckmanRanker(HasPublishedVariant, NeuralEstimator, PropensityRanker):
         return mills_ratio(features @ self.selection_coef_ + self.selection_intercept_)
 
     def _fit_network(self, log, rows, mills, known, task):
+        # All candidates as lists, of which the rows shown are then taken.
         batches = rows.as_log(log)
         unit = loss_scale(batches, batches.weight)
         # What being shown adds to a score, as exposure; bounded, so that no exposure overflows.
@@ -280,6 +283,7 @@ class HeckmanRanker(HasPublishedVariant, NeuralEstimator, PropensityRanker):
 def _least_squares(design, label, weight, alpha):
     """Ridge coefficients and intercept; the last column and the intercept are not penalised."""
     total = weight.sum()
+    # Centred, so that the intercept needs no column and no penalty.
     center = weight @ design / total
     mean = weight @ label / total
     design = design - center
@@ -296,6 +300,7 @@ def _least_squares(design, label, weight, alpha):
 
 def _explained(design, values, weight):
     """R² of a weighted regression of the values on the design."""
+    # R^2 = 1 - residual variance / variance, which needs a variance.
     mean = weight @ values / weight.sum()
     variance = weight @ (values - mean) ** 2
     if variance <= 1e-12 * weight.sum():

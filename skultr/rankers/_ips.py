@@ -48,6 +48,7 @@ class _WeightedRanker(LearnerRanker):
     def _fit_network(self, log: ClickLog, task: FitTask) -> None:
         if self.loss in _PAIRWISE:
             warn_about_one_row_pages(log, f"loss={self.loss!r}", "loss='softmax'")
+        # Labels of the rows first, then those of the log that stops the training.
         clicks = self._weighted_clicks(log)
         validation = None
         if self._validation is not None:
@@ -257,6 +258,7 @@ class IPSRanker(HasPublishedVariant, PropensityRanker, _WeightedRanker):
         if self.loss != "softmax":
             super()._fit_network(log, task)
             return
+        # With a softmax the correction may be an offset, and the target holds it.
         correction = self._correction(log)
         self._labelled(log)
         with self._seeded():

@@ -347,6 +347,7 @@ class LambdaMARTRanker(HasPublishedVariant, PropensityRanker):
     def _settings(self, random):
         """Settings of LightGBM: own ones, those that the user gave, and the loss."""
         given = self.lgbm_params or {}
+        # Two places for one setting would contradict each other in silence.
         taken = sorted(_DECIDED_ELSEWHERE & set(given))
         if taken:
             raise ValueError(
@@ -371,6 +372,7 @@ class LambdaMARTRanker(HasPublishedVariant, PropensityRanker):
         if self.loss == "lambda":
             loss = lambda_objective(given, by_order=self.variant == "published")
         # LightGBM's own metrics do not take fractional labels.
+        # Last in the merge: nothing that was given may replace the loss.
         objective = {"objective": partial(_derivatives, loss), "metric": "None"}
         return {**own, **given, **objective}
 
@@ -387,6 +389,7 @@ class LambdaMARTRanker(HasPublishedVariant, PropensityRanker):
     def _documents(self, log):
         """One row per group of compared rows and shown version: its label and examinations."""
         groups = log.compared_groups()
+        # With two kinds of clicks each document is there twice, in groups of its own.
         kinds = self._kinds_of_clicks(log)
         version, labels, n_groups = examples_of_kinds(log, kinds, groups, self.traffic_exponent)
         features = log.features[version]
@@ -406,6 +409,7 @@ class LambdaMARTRanker(HasPublishedVariant, PropensityRanker):
 
     def _kinds_of_clicks(self, log):
         """Clicks over propensities, clicks as they are, or both with their shares of the loss."""
+        # Without propensities all clicks are as they are.
         naive_share = self.naive_weight if self._uses_propensities else 1.0
         kinds = []
         if naive_share < 1:
@@ -436,6 +440,7 @@ class LambdaMARTRanker(HasPublishedVariant, PropensityRanker):
                 ClickDataWarning,
             )
             return nothing
+        # Whole queries: trees remember the documents of a query.
         held_out = random.permutation(queries)[:n_held_out]
         return np.isin(documents.query, held_out)
 
@@ -462,6 +467,7 @@ class _Documents:
     @property
     def n_clicked(self) -> int:
         """Number of versions with clicks, each once per query."""
+        # A document with two kinds of clicks, or in several groups of a query, counts once.
         codes = pair_codes(self.query, self.version, len(self.features))
         return len(np.unique(codes[self.label > 0]))
 

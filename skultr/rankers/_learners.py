@@ -142,6 +142,7 @@ class PairObjective:
     ) -> tuple[Floats, Floats]:
         """Gradient and Hessian, each of shape (n_rows,); labels and weights are not used."""
         n_rows = len(y_pred)
+        # A pair counts if one of its documents is among the first ranks.
         discount, is_first = _discounts(y_pred, group, self.truncation_level)
         counted = is_first[self.winner] | is_first[self.loser]
         change = np.abs(discount[self.winner] - discount[self.loser])
@@ -150,6 +151,7 @@ class PairObjective:
         lost = _logistic(y_pred[self.loser] - y_pred[self.winner])
         slope = weight * lost
         curve = slope * (1 - lost)
+        # Summed by document: the winner is pulled up and the loser down by the same amount.
         gradient = np.bincount(self.loser, slope, n_rows)
         gradient -= np.bincount(self.winner, slope, n_rows)
         hessian = np.bincount(self.winner, curve, n_rows)
@@ -199,6 +201,7 @@ def _against_lower_ranks(score, label, weight, truncation_level, *, by_order=Fal
     Each step compares, in all lists at once, the document at one rank with all documents at lower
     ranks. Memory is linear in the length of a list, and each pair is computed once.
     """
+    # Row 0 holds the first document of each list by score; the last has none below it.
     width = len(score)
     gradient = np.zeros_like(score)
     hessian = np.zeros_like(score)
@@ -282,6 +285,7 @@ def fit_learner(
     LightGBM estimator that is no step of a Pipeline.
     """
     estimator = seeded_clone(estimator, random_state)
+    # The learner itself, where transformers stand before it.
     last = _last_step(estimator)
     named = {}
     if columns and takes_columns(estimator):

@@ -157,6 +157,7 @@ class PairDebiasRanker(HasPublishedVariant, NeuralEstimator, BaseRanker):
             self._fit_ratios(log, task)
             return
         # Only the last training is the ranker that callbacks watch.
+        # Ratios are those of clicks; relevance is then learned from the outcome, with these fixed.
         self._fit_ratios(replace(self._click_log, features=log.features), None)
         tables = self.bias_ratios_, self.examination_
         self._fit_ratios(log, task, self.net_.module_.ratios)
@@ -167,6 +168,7 @@ class PairDebiasRanker(HasPublishedVariant, NeuralEstimator, BaseRanker):
         # Another outcome: the ratios of the clicks, which its training does not change.
         known = None if self._click_log is None else self._trained_module().ratios
         self._fit_ratios(self._scaled_in_place(log), task, known)
+        # Counts add up over logs; ratios do not, and are those of the last training.
         counts = before[["impressions", "clicks"]] + self.bias_ratios_[["impressions", "clicks"]]
         for table in (self.bias_ratios_, self.examination_):
             table[[*counts]] = counts
@@ -193,6 +195,8 @@ class PairDebiasRanker(HasPublishedVariant, NeuralEstimator, BaseRanker):
                 task=task,
                 validation=self._tempered_validation(),
             )
+        # t+ of clicks and t- of missing clicks, by bias factor; t+ is examination up to a
+        # constant.
         plus, minus = self.net_.module_.ratios.double().cpu().numpy()
         self.examination_ = examination_table(log, plus[log.bias])
         table = self.examination_.drop(columns="examination")
@@ -203,13 +207,10 @@ class PairDebiasRanker(HasPublishedVariant, NeuralEstimator, BaseRanker):
 
 def _pairs_won(log):
     """Expected number of pairs that each row wins by its clicks."""
+    # A click wins against each missing click of its list, in expectation.
     missing = 1 - log.click_rate
     missing_in_list = np.bincount(log.list_, missing, minlength=log.n_lists)
     return log.clicks * (missing_in_list[log.list_] - missing)  # a row is no pair with itself
-
-
-#: Weight of the previous running means after a batch: they forget over some 20 batches.
-_DECAY = 0.95
 
 
 #: Lower bound on ratios: a factor without clicks has a ratio of 0, and pairs are divided by it.
@@ -274,8 +275,10 @@ class PairDebiasModule(ListScores):
         # 3. Running means. Those of a factor change only in batches that show it; otherwise they
         # would fade to 0.
         here = shown > 0
-        losses = self.losses.lerp(seen, 1 - _DECAY)
-        impressions = self.impressions.lerp(shown, 1 - _DECAY)
+        # The weight of this batch: running means forget over some 20 batches.
+        share = 1 - 0.95
+        losses = self.losses.lerp(seen, share)
+        impressions = self.impressions.lerp(shown, share)
         self.losses.copy_(torch.where(here, losses, self.losses))
         self.impressions.copy_(torch.where(here, impressions, self.impressions))
         # 4. Ratios. That of a factor without pairs is unknown, and all ratios are if the reference

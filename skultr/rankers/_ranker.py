@@ -316,6 +316,7 @@ class BaseRanker(ReadsFeatures, AddsLogs, LearnsFromClicks, CallbackSupportMixin
         is_first = "n_features_in_" not in vars(self)
         if not is_first:
             self._refuse_without_net()
+        # The first log decides about names and offsets of features, as fit does.
         log, X, y = self._read(X, y, sample_weight, roles, reset=is_first)
         context = self._init_callback_context(max_subtasks=None)
         context.call_on_fit_task_begin(estimator=self, X=X, y=y)
@@ -391,6 +392,7 @@ class BaseRanker(ReadsFeatures, AddsLogs, LearnsFromClicks, CallbackSupportMixin
         ranks : ndarray of shape (n_rows,), int
         """
         check_is_fitted(self)
+        # Ranks are within queries, and ids may be of any type: codes of them from here on.
         query_ids = self._known_query_ids(X, qid, "rank")
         query, _ = encode(query_ids, "The role 'qid'")
         return rank_in_segment(query, self._scores_within(X, query_ids))
@@ -561,6 +563,7 @@ class BaseRanker(ReadsFeatures, AddsLogs, LearnsFromClicks, CallbackSupportMixin
         if self._learns_more_by != "counts":
             is_frame(X)  # raises the error
         check_given(X, y, sample_weight, roles, type(self).__name__)
+        # Counted where the data are: a cell per list and row, with means of what is no count.
         means = ["production"] if self._reads_production else []
         count = CellCount.of(X, y, ["position", "bias"], mean=means)
 
@@ -639,19 +642,24 @@ class BaseRanker(ReadsFeatures, AddsLogs, LearnsFromClicks, CallbackSupportMixin
         rows = [self._coded_rows(X, column, sample_weight, roles, reset=reset)]
         if table is None:
             rows[0].warn_about_features(features, self._names_of_features())
-        settings = {"table": table, "candidates": self._learns_from_never_shown}
+        outcome = None if clicks is None else y
+        return self._lists_of(rows, features, table, outcome, is_copy)
 
-        # Another outcome than the click: the clicks become a log of their own.
+    def _lists_of(self, rows, features, table, outcome, is_copy):
+        """The log of one element, ``rows``, which is taken out; its clicks become a log of their
+        own if another ``outcome`` is to be learned."""
+        settings = {"table": table, "candidates": self._learns_from_never_shown}
         clicked = None
-        if clicks is not None:
+        if outcome is not None:
             if self._learns_examination:
                 clicked = self._merged(sort_into_lists(rows[0], features, **settings))
-            rows = [rows[0].of_outcome(y)]
+            rows.append(rows.pop().of_outcome(outcome))
 
         # Nothing else holds the rows, whose codes take more memory than the log.
         log = self._merged(sort_into_lists(rows.pop(), features, reuse=is_copy, **settings))
         log = replace(log, categorical=self._places_of_categories())
         if clicked is not None:
+            # One copy of the features serves both logs.
             self._click_log = replace(clicked, features=log.features, categorical=log.categorical)
         return log
 
@@ -671,6 +679,7 @@ class BaseRanker(ReadsFeatures, AddsLogs, LearnsFromClicks, CallbackSupportMixin
     def _coded_rows(self, X, clicks, sample_weight, roles, *, reset):
         """The rows of a log as codes and numbers, with the propensities that the ranker needs."""
         given = RowsOfLog(X, clicks, sample_weight, roles)
+        # Learned before the roles are read, as they are one of them.
         propensity = self._propensities(given, fit=reset)
         roles = given.roles
         if propensity is not None:
@@ -692,6 +701,7 @@ class BaseRanker(ReadsFeatures, AddsLogs, LearnsFromClicks, CallbackSupportMixin
                 "documents= was passed, and X is an array; expected a frame whose columns are the "
                 "roles of the rows, such as 'qid', 'doc' and 'position'."
             )
+        # Features beside the rows, so that each document has its features once.
         table = FeatureTable(documents)
         if not self._reads_production:
             table.production = None
@@ -718,6 +728,7 @@ class BaseRanker(ReadsFeatures, AddsLogs, LearnsFromClicks, CallbackSupportMixin
                 "whose values are much larger than their range; a ClickDataset has none. Pass "
                 "the log as a frame, or subtract the smallest value of these features first."
             )
+        # Pages are merged on disk already, unless the ranker must tell them apart.
         log = dataset.log(detailed=self._reads_pages_of(dataset))
         if reset:  # what the codes stand for is known to the ensemble that has read them
             self._feature_categories = dict.fromkeys(log.categorical)
@@ -765,6 +776,7 @@ class BaseRanker(ReadsFeatures, AddsLogs, LearnsFromClicks, CallbackSupportMixin
 
 def _warn_of_few_clicks(clicks: ClickLog, name: str) -> None:
     """Warn if a log has so few clicks per query that a correction may rank worse than none."""
+    # Queries without clicks teach nothing, and would hide that the others have few.
     n_queries = np.count_nonzero(clicks.by_query(clicks.clicks))
     n_clicks = clicks.clicks.sum()
     # Fewer queries are an example, and no log.
@@ -800,6 +812,7 @@ def _weighted_ndcg(grades, scores, qid, sample_weight):
     query, _ = encode(qid, "The role 'qid'")
     sample_weight = check_sample_weight(sample_weight, scores)
     check({"sample_weight": sample_weight})
+    # The weight of a query is the mean over its rows, so that long lists do not weigh more.
     weights = np.bincount(query, sample_weight) / np.bincount(query)
     by_query = ndcg_score(grades, scores, qid=qid, k=10, per_query=True)
     values = by_query["ndcg@10"].to_numpy()

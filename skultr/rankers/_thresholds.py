@@ -8,19 +8,19 @@ MANY_CLICKS = Threshold(
     100,
     "effective clicks per query from which correction='auto' divides",
     "variance is then no reason against division, which does without an offset",
-    "robustness",
+    "choice",
 )
 FEW_CLICKS = Threshold(
     5,
     "clicks per query below which a ranker that corrects warns",
-    "in 2,000 pages corrections lose most; a larger number warned where they win as often",
-    "names",
+    "corrections give clicks at the bottom of a page more weight, and few of them then decide",
+    "choice",
 )
 LEAST_QUERIES = Threshold(
     10,
     "queries with clicks from which clicks weigh the members of an ensemble",
     "a standard error over fewer queries is a guess",
-    "robustness",
+    "choice",
 )
 SHARE_OF_PRODUCTION = Threshold(
     0.5,
@@ -44,13 +44,13 @@ MANY_CANDIDATES = Threshold(
     4,
     "candidates per document shown from which only the first by production are ranked anew",
     "most of what a ranker loses, it loses on documents that nobody saw",
-    "robustness",
+    "choice",
 )
 PLAUSIBLE_GAMMA = Threshold(
     0.9,
     "correlation gamma of CLDRanker from which its likelihood is not believed",
     "likelihoods largest beyond are of labels that contradict the model, as selection by rank",
-    "theory",
+    "choice",
 )
 WIDE_INTERVAL = Threshold(
     1.0,
@@ -62,7 +62,7 @@ NO_SCALE = Threshold(
     0.001,
     "scale of CLDRanker, as a share of the deviation of labels, below which it warns",
     "an estimate of 0 ends near 0, and without a scale gamma corrects nothing",
-    "theory",
+    "choice",
 )
 SAME_AS_PRODUCTION = Threshold(
     0.99,

@@ -123,13 +123,12 @@ def _standardise(values, weight):
 
 #: Below minus this, a series replaces torch's logarithm of the normal distribution function.
 _FAR = 100.0
-#: Beyond this, that logarithm is 0 to all digits.
-_NOTHING = 20.0
 
 
 def _log_ndtr(index):
     """The logarithm of the normal distribution function, with exact derivatives far out."""
-    near = torch.special.log_ndtr(index.clamp(-_FAR, _NOTHING))
+    # Beyond 20 the logarithm is 0 to all digits.
+    near = torch.special.log_ndtr(index.clamp(-_FAR, 20.0))
     # Of torch's own derivatives, differences of large numbers would be left: the series
     # log Phi(t) = -t^2 / 2 - log(-t) - log(2 pi) / 2 + log(1 - t^-2 + 3 t^-4).
     far = index.clamp(max=-_FAR)
@@ -162,6 +161,7 @@ def selected_terms(
     variance = (2 * log_scale).exp()
     spread = (variance + noise).sqrt()
     gamma = gamma * variance.sqrt() / spread
+    # e = (y - x beta) / tau_i, and the index is (x omega + gamma e) / sqrt(1 - gamma^2).
     error = (label - relevance) / spread
     index = (selection + gamma * error) / (1 - gamma**2).sqrt()
     if published:
@@ -213,6 +213,7 @@ def fit_tobit(rows: SelectedRows, model: TobitModel, start: TobitFit | None = No
     units = rows.standard
     model = units.model(model)
     spread = units.label_spread
+    # P(selected) = Phi(intercept) is the maximum without features.
     share = rows.weight[rows.selected].sum() / rows.weight.sum()
     # Coefficients and intercept of the label, those of the selection, and log tau.
     if start is None:  # the maximum without features
@@ -241,6 +242,7 @@ def fit_tobit(rows: SelectedRows, model: TobitModel, start: TobitFit | None = No
         still=np.inf,
     )
     at[:n_free] = found.at
+    # Back to features and labels as they came.
     beta, omega = np.split(at[:-1], 2)
     coef, intercept = units.outward(beta * spread)
     selection_coef, selection_intercept = units.outward(omega)
@@ -297,6 +299,7 @@ def _add_derivatives(gradient, curvature, found, free, weight, indices):
     An index is a design times its parameters: by the chain rule, derivatives by indices, row by
     row, become those by parameters.
     """
+    # The sum over rows has, row by row, the derivatives of each row's own term.
     slopes = torch.autograd.grad(sum(found).sum(), free, create_graph=True)
     for n, (slope, (place, design)) in enumerate(zip(slopes, indices, strict=True)):
         gradient[place] += design.T @ (weight * slope.detach().numpy())
@@ -347,13 +350,6 @@ GAMMA_BOUND = 0.98
 _GRID = np.tanh(np.linspace(-1.0, 1.0, 17) * np.arctanh(GAMMA_BOUND))
 #: Correlations between them, for which the likelihood and its slope are interpolated.
 GAMMAS = np.linspace(-GAMMA_BOUND, GAMMA_BOUND, 981)
-#: Draws of all labels, for the mean score under binomial chance. A log has many rows, over which
-#: the error of a draw averages out.
-_N_DRAWS = 4
-
-
-#: Scale of the half-Cauchy prior of gamma, whose mean is then 0.10.
-_PRIOR_SCALE = 0.05
 
 
 class GammaProfile(NamedTuple):
@@ -388,7 +384,8 @@ class GammaProfile(NamedTuple):
         The prior is half-Cauchy, :math:`1 / (1 + (\gamma / 0.05)^2)` for :math:`\gamma \ge 0`:
         most production rankers knew little of relevance beyond the features, some knew much.
         """
-        log_posterior = np.where(GAMMAS >= 0, -np.log1p((GAMMAS / _PRIOR_SCALE) ** 2), -np.inf)
+        # With a scale of 0.05 the mean of the half-Cauchy prior is 0.10.
+        log_posterior = np.where(GAMMAS >= 0, -np.log1p((GAMMAS / 0.05) ** 2), -np.inf)
         # A likelihood that is largest near the bounds is that of labels that contradict the
         # model: errors that are skew themselves, or selection by rank.
         if abs(self.likeliest) <= PLAUSIBLE_GAMMA.value:
@@ -447,6 +444,7 @@ def profile_gamma(
     fit(likeliest)
     # 4. Overdispersion, by the curvature of the model at the maximum of its own likelihood.
     own_maximum = max(fits, key=lambda gamma: fits[gamma].value)
+    # The sum over rows, of as many as are independent of each other.
     size = rows.weight.sum() / _overdispersion(rows, scores[own_maximum])
     return GammaProfile(fits[likeliest], size * curve)
 
@@ -458,6 +456,7 @@ def _skew(rows, gamma, chance, fit, score):
     features = rows.features[chosen]
     weight = rows.weight[chosen]
     n_chosen = len(weight)
+    # The fitted model, from which labels with either chance are drawn.
     relevance = features @ fit.coef + fit.intercept
     chance_of_choice = ndtr(features @ fit.selection_coef + fit.selection_intercept)
     spread = np.sqrt(rows.noise[chosen])
@@ -468,7 +467,9 @@ def _skew(rows, gamma, chance, fit, score):
         return weight @ next(score.of_rows(standard))
 
     total = 0.0
-    for _ in range(_N_DRAWS):
+    # Few draws of all labels: the error of one averages out over the many rows of a log.
+    n_draws = 4
+    for _ in range(n_draws):
         # The error of selection, given that the row was selected; then that of relevance.
         error = -ndtri(random.random(n_chosen) * chance_of_choice)
         error = gamma * error + np.sqrt(1 - gamma**2) * random.normal(size=n_chosen)
@@ -478,7 +479,7 @@ def _skew(rows, gamma, chance, fit, score):
         normal = spread * random.normal(size=n_chosen)
         total += mean_score(true + binomial)
         total -= mean_score(true + normal)
-    return total / (_N_DRAWS * rows.weight.sum())
+    return total / (n_draws * rows.weight.sum())
 
 
 def _overdispersion(rows, score):
@@ -497,6 +498,7 @@ def _overdispersion(rows, score):
     by_row[rows.selected] = selected_score
     by_row[~rows.selected] = other_score
     query = np.arange(len(weight)) if rows.query is None else rows.query
+    # Scores of one query may depend on each other: their sum is one observation.
     by_query = np.bincount(query, weight * by_row)
     return max(least, float(by_query @ by_query / (score.information * weight.sum())))
 
@@ -515,6 +517,7 @@ class _GammaScore:
         _, gradient, curvature, _ = tobit_likelihood(self.rows, self.model, self.at)
         # The others that are free: not gamma, and not log tau if the scale is given.
         n_free = len(self.at) - (1 if model.fixed_scale is None else 2)
+        # By the information matrix: I_gg - I_go I_oo^-1 I_og.
         cross = curvature[:n_free, -1]
         explained, *_ = lstsq(curvature[:n_free, :n_free], cross)
         self.direction = np.zeros(len(self.at))
@@ -558,6 +561,7 @@ class ClickChance(NamedTuple):
 
     def draw(self, rows: Bools, relevance: Floats, random: np.random.Generator) -> Floats:
         """Labels of some rows whose documents have given rates."""
+        # Tempered impressions are no whole numbers, and a binomial needs at least one trial.
         trials = np.maximum(np.rint(self.trials[rows]), 1).astype(int)
         examination = self.examination[rows]
         clicks = random.binomial(trials, np.clip(relevance * examination, 0.0, 1.0))
@@ -641,6 +645,7 @@ def find_candidates(
     def total(values):
         return np.bincount(place, values, minlength=len(key))
 
+    # Means over the rows of a document: harmonic for examination, as labels divide by it.
     impressions = total(log.weight)
     examination = impressions / total(log.weight / propensity)
     label = total(clicks) / impressions
@@ -670,6 +675,7 @@ def find_candidates(
     # 4. By query, documents that were shown first; queries without impressions are left out.
     order = np.lexsort((version, ~shown, query))
     order = order[weight[order] > 0]
+    # Clicks per examination, over the whole log.
     rate = log.clicks.sum() / max(log.weight @ propensity, TINY)
     chance = ClickChance(impressions[order], examination[order], float(rate))
     return Candidates(

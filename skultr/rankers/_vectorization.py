@@ -410,6 +410,7 @@ class VectorizationRanker(HasPublishedVariant, NeuralEstimator, BaseRanker):
         # Each candidate once, with the mean of its grades.
         candidates = DistinctCandidates.of_rows(X, features, encode(qid)[0])
         rows = np.arange(len(grade))
+        # Candidates without a grade say nothing about the correction.
         judged = pd.Series(grade).groupby(rows[candidates.place]).mean().dropna()
         first = rows[candidates.first][judged.index]
         # Scores without the correction of an earlier call.
@@ -418,6 +419,7 @@ class VectorizationRanker(HasPublishedVariant, NeuralEstimator, BaseRanker):
         scores = uncorrected._scores_within(X, qid)
         relevance, _ = self._parts(features[first])
         query, _ = encode(qid[first])
+        # The labels choose s and v of the score s g + v' r(x).
         scale, shift = correction_by_labels(scores[first], relevance, judged.to_numpy(), query)
         self._base_shift = shift / scale
         if self._setting("student") is not None:
@@ -597,6 +599,7 @@ class VectorizationRanker(HasPublishedVariant, NeuralEstimator, BaseRanker):
             loss = ListLoss(binomial_loss, loss_scale(lists, log.weight))
         # The vectors of bias factors have their own step size, and no weight decay.
         table_settings = {"lr": self._observation_learning_rate, "weight_decay": 0.0}
+        # Observation embeddings stay equal while relevance alone explains what it can.
         freeze = FreezeObservation(self._frozen_epochs, self._frozen_steps)
         self._train(
             VectorModule(network, start, rate),
@@ -631,6 +634,7 @@ class VectorizationRanker(HasPublishedVariant, NeuralEstimator, BaseRanker):
         log_variance = base[:, self.n_components :]  # without a meaning for ``base="factor"``
         self._variance_range = log_variance.min(axis=0), log_variance.max(axis=0)
         # The scale with which expected clicks are as many as those of the log.
+        # sum_i w_i exp(product_i + scale) = sum_i c_i, solved for the scale.
         products = self._training_products(log)
         highest = products.max()  # taken off, so that no exponential overflows
         expected = log.weight @ np.exp(products - highest)
@@ -645,6 +649,7 @@ class VectorizationRanker(HasPublishedVariant, NeuralEstimator, BaseRanker):
 
     def _fit_students(self, log, task):
         """Train scalar networks on doubly robust labels."""
+        # Kept, as the training of each student sets the attributes of a network anew.
         vectors = {name: getattr(self, name) for name in _VECTOR_ATTRIBUTES}
         # Labels.
         embedding, _ = self._parts(log.features)
@@ -691,6 +696,7 @@ class VectorizationRanker(HasPublishedVariant, NeuralEstimator, BaseRanker):
         if self._by_factor:
             factor = most_probable_factors(query, n_queries, base)
             return observation[factor] + self._base_shift
+        # The likeliest vector of a query: a mean over its candidates, weighted by 1 / variance.
         mean, log_variance = np.split(base, 2, axis=1)
         is_bounded = self._setting("bounded_base")
         if is_bounded:
@@ -704,10 +710,6 @@ class VectorizationRanker(HasPublishedVariant, NeuralEstimator, BaseRanker):
 def _products(relevance, observation):
     """Inner product of the two vectors of each row."""
     return np.einsum("ij,ij->i", relevance, observation)
-
-
-#: Largest number of cells (points times facets) in memory at a time.
-_MAX_CELLS = 1 << 22
 
 
 class Hull:
@@ -740,9 +742,11 @@ class Hull:
         flat = (points - self.center) @ self._axes.T
         # How many times as far as the surface each point is; 1 inside.
         excess = np.ones(len(flat))
-        chunk = max(1, _MAX_CELLS // max(len(self._bounds), 1))
+        # Four million cells (points times facets) in memory at a time.
+        chunk = max(1, (1 << 22) // max(len(self._bounds), 1))
         for start in range(0, len(flat), chunk):
             rows = slice(start, start + chunk)
+            # n' x / b of each facet n' x <= b: above 1 outside of it.
             reach = flat[rows] @ self._normals.T / self._bounds
             excess[rows] = np.maximum(reach.max(axis=1, initial=0.0), 1.0)
         return self.center + (flat / excess[:, None]) @ self._axes
@@ -772,6 +776,7 @@ def doubly_robust_labels(log: ClickLog, relevance: Floats, rate: Floats) -> Floa
     ratio = relevance / rate
     # Largest weight of a correction, in medians.
     ratio = np.minimum(ratio, 3.0 * np.median(ratio))
+    # Clicks beyond what the model expects.
     surplus = log.clicks - log.weight * rate
     labels = log.weight * relevance + ratio * surplus
     return np.maximum(labels, 0.0)  # the last digits may be below 0

@@ -84,9 +84,11 @@ def fit_base(
     Its outputs are means and log variances of the embeddings, or logits of the bias factors. All
     documents start with those of all impressions.
     """
+    # Each document once, with as much weight as all of its impressions.
     documents, place = _documents(log, by_factor)
     if by_factor:
         criterion = FactorLoss()
+        # Every document starts at P(t) of the log.
         share = np.bincount(log.bias, log.weight, len(observation))
         start = np.log(share / share.sum())
     else:
@@ -156,6 +158,7 @@ def _moments(place, weight, values):
         columns = [np.bincount(place, weight * column) / total for column in vectors.T]
         return np.stack(columns, axis=1)
 
+    # Var = E[v^2] - E[v]^2
     mean = mean_of(values)
     variance = mean_of(values**2) - mean**2
     return mean, np.maximum(variance, 0.0)  # rounding may leave less than 0
@@ -178,6 +181,7 @@ def most_likely_vectors(query: Ints, n_queries: int, mean: Floats, log_variance:
 def most_probable_factors(query: Ints, n_queries: int, logits: Floats) -> Ints:
     """The bias factor of each query that maximises the product of P(T | x) of its rows (eq. 6)."""
     log_chance = log_softmax(logits, axis=1)
+    # The logarithm of a product is a sum over the candidates of the query.
     total = [np.bincount(query, factor, n_queries) for factor in log_chance.T]
     return np.argmax(total, axis=0)
 

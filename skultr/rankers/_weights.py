@@ -23,11 +23,6 @@ if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
 
 
-#: Least mean of the sum of weights, in logits for one standard deviation of scores: with 0 the
-#: prior would have no spread. A mixture below it is one that clicks do not confirm.
-_LEAST_SCALE = 1e-3
-
-
 def cross_fitted(
     log: ClickLog, rankers: Sequence[Any], part: Ints, n_jobs: int | None = None
 ) -> NDArray[np.float64]:  # (n_rows, n_rankers)
@@ -91,8 +86,11 @@ def likeliest_weights(
     # The mixture of the prior as one column, whose weight is the factor.
     _, _, factor = held_out.mix(scores @ share[:, None])
     scale = float(factor[0])
-    if scale < _LEAST_SCALE:
-        scale = _LEAST_SCALE
+    # In logits for one standard deviation of scores. A mixture below a thousandth is one that
+    # clicks do not confirm; with 0 the prior would have no spread.
+    least = 1e-3
+    if scale < least:
+        scale = least
         share = unconfirmed
     # Strength: one over the variance of the prior.
     # Standard deviation of a weight as a share of its mean, before the clicks are seen.

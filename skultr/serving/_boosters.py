@@ -17,14 +17,11 @@ from lightgbm import Booster
 
 _Number = TypeVar("_Number", int, float)
 
-#: LightGBM's own bound of ``num_leaves``.
-_MOST_LEAVES = 131_072
 #: LightGBM writes trees by recursion, some hundred bytes of the stack a level; half a megabyte is
 #: the smallest stack of threads.
 _MOST_DEPTH = 1_000
-#: Bounds of whole numbers of 32 bits, with a sign and without.
+#: The largest whole number of 32 bits with a sign.
 _INT = 2**31 - 1
-_UINT = 2**32 - 1
 _INTS = re.compile(r"(?:-?[0-9]{1,10}(?: -?[0-9]{1,10})*)?")
 _FLOAT = r"-?(?:[0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?|inf|nan)"
 _FLOATS = re.compile(f"(?:{_FLOAT}(?: {_FLOAT})*)?")
@@ -75,9 +72,6 @@ _OF_TREE = {
     *_OF_CATEGORIES,
     *_OF_LINEAR,
 }
-#: Largest ``decision_type``. Its bits: a category, missing values to the left, and two for three
-#: kinds of missing values.
-_MOST_DECISION = 11
 #: Settings of how LightGBM predicts (without its check of the number of features, say), of files
 #: and of other machines.
 _REFUSED = re.compile("pred|file|machine")
@@ -250,7 +244,17 @@ def _check_head(lines):
     for name in ("num_class", "num_tree_per_iteration"):
         _int(fields, name, 1, 1)
     _int(fields, "label_index", 0, n_features)
-    # One name and one range per feature, and none empty: two blanks would shift the rest.
+    _check_features(fields, n_features)
+    if lines[0] != "tree" or _field(fields, "version") != "v4":
+        _refuse("the text", f"another version than {lines[:2]}", "tree of version v4")
+    if "objective" in fields and _OBJECTIVE.fullmatch(fields["objective"]) is None:
+        _refuse("objective", f"{fields['objective']!r:.40}", "one of one score")
+    return n_features, _ints(fields, "tree_sizes", low=1)
+
+
+def _check_features(fields, n_features):
+    """Raise a ValueError unless the head has a name and a range of each feature."""
+    # None is empty: two blanks would shift the rest.
     for name in ("feature_names", "feature_infos"):
         values = _field(fields, name).split(" ")
         if len(values) != n_features or not all(values):
@@ -259,11 +263,6 @@ def _check_head(lines):
         _refuse("feature_infos", "a value that is no range", "ranges or categories")
     if "monotone_constraints" in fields:
         _ints(fields, "monotone_constraints", n_features, -1, 1)
-    if lines[0] != "tree" or _field(fields, "version") != "v4":
-        _refuse("the text", f"another version than {lines[:2]}", "tree of version v4")
-    if "objective" in fields and _OBJECTIVE.fullmatch(fields["objective"]) is None:
-        _refuse("objective", f"{fields['objective']!r:.40}", "one of one score")
-    return n_features, _ints(fields, "tree_sizes", low=1)
 
 
 def _check_after(lines):
@@ -282,20 +281,15 @@ def _check_after(lines):
 def _check_tree(lines, n_features):
     """Raise a ValueError unless the arrays of a tree fit each other."""
     fields = _fields(lines, _OF_TREE)
-    n_leaves = _int(fields, "num_leaves", 1, _MOST_LEAVES)
+    n_leaves = _int(fields, "num_leaves", 1, 131_072)  # LightGBM's own bound
     # A binary tree.
     n_nodes = n_leaves - 1
     by_node = {name: _array(fields, name, kind, n_nodes) for name, kind in _BY_NODE.items()}
-    for name, kind in _BY_LEAF.items():
-        # A tree that is one leaf may have no count and no weight.
-        is_left_out = n_leaves == 1 and name != "leaf_value" and not _field(fields, name)
-        _array(fields, name, kind, 0 if is_left_out else n_leaves)
+    _check_leaves(fields, n_leaves)
     _floats(fields, "shrinkage", 1)
-    # The lower bound, 0, was checked as the lines were read.
-    for name, most in (("split_feature", n_features - 1), ("decision_type", _MOST_DECISION)):
-        found = max(by_node[name], default=0)
-        if found > most:
-            _refuse(name, f"{found}", f"at most {most}")
+    _check_at_most("split_feature", by_node, n_features - 1)
+    # Bits of a decision: a category, missing values to the left, two for three kinds of missing.
+    _check_at_most("decision_type", by_node, 0b1011)
     _check_children(by_node["left_child"], by_node["right_child"])
     # Bit 0 of the kind says that a split is by categories; its threshold is then a place among
     # them.
@@ -305,6 +299,21 @@ def _check_tree(lines, n_features):
         _check_linear(fields, n_leaves, n_features)
     elif _OF_LINEAR & {*fields}:
         _refuse("is_linear", "0 beside coefficients", "1")
+
+
+def _check_leaves(fields, n_leaves):
+    """Raise a ValueError unless each array of leaves has a number for each."""
+    for name, kind in _BY_LEAF.items():
+        # A tree that is one leaf may have no count and no weight.
+        is_left_out = n_leaves == 1 and name != "leaf_value" and not _field(fields, name)
+        _array(fields, name, kind, 0 if is_left_out else n_leaves)
+
+
+def _check_at_most(name, by_node, most):
+    """Refuse numbers of nodes above a bound; the lower one, 0, was checked as they were read."""
+    found = max(by_node[name], default=0)
+    if found > most:
+        _refuse(name, f"{found}", f"at most {most}")
 
 
 def _array(fields, name, kind, length):
@@ -351,7 +360,7 @@ def _check_categories(fields, places):
     # Words of the bits of split i are those from bounds[i] to bounds[i + 1].
     if bounds[0] or any(low >= high for low, high in pairwise(bounds)):
         _refuse("cat_boundaries", f"{bounds!r:.40}", "numbers that rise from 0")
-    _ints(fields, "cat_threshold", bounds[-1], high=_UINT)
+    _ints(fields, "cat_threshold", bounds[-1], high=2**32 - 1)  # words of 32 bits, one a category
 
 
 def _check_linear(fields, n_leaves, n_features):

@@ -129,6 +129,7 @@ def export_judgments(
         if sure.empty:
             raise ValueError(message)
         warn_user(message, ClickDataWarning)
+    # Several qid may have one text: an engine knows it once.
     pairs = sure.groupby(["text", "doc"], sort=False)["grade"].max().to_dict()
     return _FORMATS[format][0](pairs, name)
 
@@ -248,6 +249,7 @@ def _hint_of_file(text):
 def _of_queries(rated, queries):
     """The judgments by the ids of a log, whose texts are those of the judgments."""
     names = _named(queries)
+    # Both sides in one form, because people type what logs hold in lower case.
     texts = [normal_text(str(text)) for text in names.values()]
     known = pd.DataFrame({"qid": [*names], "text": texts})
     rated["text"] = rated["qid"].map(normal_text)
@@ -277,7 +279,14 @@ def _read(frame, numbers):
     for name in numbers:
         columns[name] = frame[name].cast(nw.Float64).to_numpy()
     table = pd.DataFrame(columns)
+    _check_pairs(table, numbers)
+    return table
+
+
+def _check_pairs(table, numbers):
+    """Raise a ValueError that shows the first pair of each fault of labels or ratings."""
     pairs = table[["qid", "doc"]]
+    # A pair with two grades has none, and no grade follows from a label that is none.
     faults = {
         "pairs are there twice": pairs.duplicated(),
         "labels are not finite": ~np.isfinite(table[numbers]).all(axis=1),
@@ -286,7 +295,6 @@ def _read(frame, numbers):
         if wrong.any():
             example = tuple(pairs[wrong].iloc[0])
             raise ValueError(f"{wrong.sum()} {what}, such as {example}. Keep one row, or none.")
-    return table
 
 
 def _scale(grades, table, may_have_decimals, is_human):
@@ -298,7 +306,18 @@ def _scale(grades, table, may_have_decimals, is_human):
     if grades is None and may_have_decimals:
         # The grade g whose gain 2^g - 1, at most 7, is proportional to the label.
         return lambda label: np.log2(1 + 7 * np.clip(label / best, 0, 1)).round(3)
-    given = (0, 1, 2, 3) if grades is None else grades
+    limits, values = _limits((0, 1, 2, 3) if grades is None else grades, best)
+
+    def grade_of(label):
+        # A label on a limit has the grade that begins there.
+        number = np.searchsorted(limits, label, side="right") - 1
+        return values[np.maximum(number, 0)]  # what lies below all limits has the first grade
+
+    return grade_of
+
+
+def _limits(given, best):
+    """The lowest label of each grade, and the grades; the best documents have the last."""
     if isinstance(given, Mapping):
         limits = np.array(sorted(given), dtype=float)
         given = [given[limit] for limit in sorted(given)]
@@ -311,12 +330,7 @@ def _scale(grades, table, may_have_decimals, is_human):
     values = np.array(given, dtype=float)
     if len(values) < 2 or not np.isfinite(values).all() or (np.diff(values) <= 0).any():
         raise ValueError(f"grades are {list(given)}; expected two or more that rise.")
-
-    def grade_of(label):
-        number = np.searchsorted(limits, label, side="right") - 1
-        return values[np.maximum(number, 0)]  # what lies below all limits has the first grade
-
-    return grade_of
+    return limits, values
 
 
 def _named(queries):
@@ -398,6 +412,7 @@ def _from_quepid(text):
 
 def _trec(pairs, name):
     for ids, grade in pairs.items():
+        # Fields are separated by white space, and nothing quotes them.
         split = [id_ for id_ in ids if id_.split() != [id_]]
         if split or grade < 0 or grade % 1:
             raise ValueError(
@@ -464,6 +479,7 @@ def _queries_of_headers(lines):
     """The text of each query, by the number that lines ``# qid:1: text`` give it."""
     matches = [_HEADER.match(line) for line in lines]
     headers = [match.groups() for match in matches if match]
+    # In some headers alone it is part of the text, as in "2*4".
     if all(_WEIGHT.search(text) for _, text in headers):
         headers = [(qid, _WEIGHT.sub("", text)) for qid, text in headers]
     return dict(headers)

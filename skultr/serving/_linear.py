@@ -218,10 +218,6 @@ def _columns(scores, upload):
 
 
 # ONNX, with the scaling of features inside --------------------------------------------
-#: Old enough for engines in use; LayerNormalization, of opset 17, is written out.
-_OPSET = 14
-#: The version of the file that came with it.
-_IR_VERSION = 7
 #: ONNX's number of float32.
 _FLOAT = 1
 #: ONNX's number of float64.
@@ -259,11 +255,12 @@ def write_onnx(scores: ScoreSum, upload: Upload) -> bytes:
     ]
     gives = helper.make_tensor_value_info("score", _FLOAT, ["batch", 1])
     # One version per set of operators: that of ONNX itself, and 1 of "ai.onnx.ml", the trees.
-    domains = {node.domain: _OPSET if node.domain == "" else 1 for node in graph.nodes}
+    # Opset 14 is old enough for engines in use; LayerNormalization, of 17, is written out.
+    domains = {node.domain: 14 if node.domain == "" else 1 for node in graph.nodes}
     model = helper.make_model(
         helper.make_graph(graph.nodes, upload.name, given, [gives], graph.constants),
         opset_imports=[helper.make_opsetid(*each) for each in domains.items()],
-        ir_version=_IR_VERSION,
+        ir_version=7,  # of the file, as it came with this opset
         producer_name="skultr",
         producer_version=version("skultr"),
     )

@@ -15,8 +15,6 @@ from ._trees import Tree, Upload, floor_single
 
 #: Formats whose engines compute in float64, except with features that are scores of queries.
 _IN_DOUBLE = ("lightgbm", "elastic")
-#: Range of a feature in units of its spread, about that of a normal distribution.
-_RANGE = 4.0
 
 
 def warn_of_lost_digits(served: ServedModel, model: Any, format: str, upload: Upload) -> None:
@@ -76,7 +74,8 @@ def _few_steps(scores: Any) -> Iterator[tuple[int, str]]:
     """Features that a scaler takes off numbers so large that float32 has few there."""
     center, spread = scores.columns_scaled()
     gap = np.spacing(np.abs(center).astype(np.float32)).astype(float)
-    steps = _RANGE * spread / gap
+    # The range of a feature is about four times its spread, as that of a normal distribution.
+    steps = 4.0 * spread / gap
     few: Ints = np.flatnonzero((steps < VALUES_APART.value) & (spread > 0))
     for each in few:
         yield int(each), f"about {max(int(steps[each]), 1)} different values are left"

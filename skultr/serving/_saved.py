@@ -101,6 +101,7 @@ def save_model(model: Any, path: str | os.PathLike[str]) -> None:
     >>> bool((loaded.predict(documents) == ranker.predict(documents)).all())
     True
     """
+    # Everything that may fail comes before the file is touched.
     fitted_steps(model)  # an error if it is no fitted ranker
     path = Path(path)
     encoder = Encoder()
@@ -250,6 +251,7 @@ def _read(path):
 def _changed(own, other):
     """Packages of which another version wrote the file, in words."""
     changed = []
+    # The first number alone of foreign packages: minor releases keep what predictions need.
     for name, n_numbers in _PACKAGES.items():
         if name not in own or name not in other:
             continue
@@ -353,15 +355,22 @@ class Encoder:
             return value
         if isinstance(value, list):
             return [self.encode(each) for each in value]
+        # A tuple with names is an object: it is built by its class again.
         if type(value) is tuple:
             return {"tuple": self.encode([*value])}
         if isinstance(value, dict):
+            # As pairs, because keys of JSON are texts.
             return {"dict": self.encode([*value.items()])}
+        return self._in_files(value)
+
+    def _in_files(self, value):
+        """What JSON holds of a value whose numbers or parts stand in files."""
         if isinstance(value, np.ndarray | np.generic):
             return self._array(np.asarray(value))
         if isinstance(value, pd.DataFrame):
             return self._frame(value)
         if isinstance(value, Booster):
+            # All trees: the number that predict stands beside them.
             text = value.model_to_string(num_iteration=-1).encode()
             return {"booster": [self._file("booster", "txt", text), value.best_iteration]}
         if hasattr(value, "detach"):  # a tensor, without an import of torch
@@ -391,7 +400,20 @@ class Encoder:
         cls = type(value)
         if cls.__module__.startswith("sklearn.") and cls is not Pipeline:
             return {"sklearn": self._skops(value)}
+        self._refuse_unknown(cls)
+        if self._fitted:
+            _refuse_ids_and_code(value)
+        params = value.get_params(deep=False) if is_estimator else {}
+        state = {}
+        for name, part in _state(value).items():
+            # Fitted attributes must be saved; of parameters a default will do.
+            state[name] = self._param(value, name, part) if name in params else self.encode(part)
+        return {"object": [cls.__name__, state]}
+
+    def _refuse_unknown(self, cls):
+        """Raise a TypeError for a class that a saved model may not name."""
         homes = _FITTED if self._fitted else _PUBLIC
+        # By identity: a subclass of the user may have the name of a class of skultr.
         if _class_of(cls.__name__, homes) is not cls:
             raise TypeError(
                 f"{cls.__name__} cannot be saved: a saved model holds no code and no ids, only "
@@ -399,16 +421,6 @@ class Encoder:
                 "Pickle the model; or, if this is a click model, save a DistilledRanker with it "
                 "as teacher, which scores documents by their features."
             )
-        if self._fitted:
-            _refuse_ids_and_code(value)
-        params = value.get_params(deep=False) if is_estimator else {}
-        state = {}
-        for name, part in _state(value).items():
-            if name in params:
-                state[name] = self._param(value, name, part)
-            else:
-                state[name] = self.encode(part)
-        return {"object": [cls.__name__, state]}
 
     def _param(self, estimator, name, value):
         """A parameter, or its default if it cannot be saved."""
@@ -420,6 +432,7 @@ class Encoder:
                 raise TypeError(f"{name} is of documents or rows of the log")
             return self.encode("cpu" if name == "device" else value)
         except TypeError:
+            # Code or rows of the log: the default stands in for them, and the user is told.
             default = inspect.signature(type(estimator)).parameters[name].default
             if default is inspect.Parameter.empty:
                 raise
@@ -512,6 +525,7 @@ class Decoder:
             n_more = self._parts.n_bytes // BYTES_PER_VALUE.value
             _values(parts.pop("schema.json"), add_size, n_more)
         _check_size("bytes in arrays", sum(sizes), UNPACKED_BYTES.value + len(content))
+        # What skops does not know, beside the list, is an error of its own.
         with _ONE_PARSER:
             return optional("skops.io").loads(content, trusted=_TRUSTED)
 
@@ -520,10 +534,12 @@ class Decoder:
         cls = _class_of(name, _PUBLIC)
         if cls is None:
             raise ValueError(f"{name!r} is not among the classes of saved models")
+        # Parts before the whole, as attributes hold finished objects.
         state = {name: self.decode(part) for name, part in state.items()}
         if issubclass(cls, tuple):
             return cls(**state)
         check_settings(_settings(cls, state))
+        # Without __init__, which would draw weights or check parameters of a fit.
         value = cls.__new__(cls)
         if hasattr(cls, "named_parameters"):
             import_module("torch").nn.Module.__init__(value)

@@ -35,6 +35,7 @@ class ServedModel(NamedTuple):
 
     def features(self, raw: Floats) -> NDArray[np.float32]:
         """What the ranker scores, shape (n_rows, n_features), for the raw features of requests."""
+        # A copy, as transformers with copy=False write into what they get.
         values: Any = np.array(raw, dtype=float)
         for transformer in self.transformers:
             names = getattr(transformer, "feature_names_in_", None)
@@ -42,6 +43,7 @@ class ServedModel(NamedTuple):
             if names is not None:
                 values = pd.DataFrame(values, columns=names, copy=False)
             values = transformer.transform(values)
+        # Once more a copy: offsets are taken off in place.
         values = np.array(values, dtype=float)
         values[:, self.offsets.columns] -= self.offsets.values
         return values.astype(np.float32)
@@ -61,6 +63,7 @@ def served_model(
         terms, _ = final._terms()
         for _, _, member in terms:
             _refuse_what_is_no_function(member)
+    # A repair changes what a ranker learns from, and not how it scores.
     steps = [step for step in steps if not isinstance(step, IdentifiabilityRepair)]
     for step in steps:
         _check_step(step)

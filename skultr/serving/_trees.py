@@ -278,7 +278,7 @@ def _largest_left(column, threshold, served, inner):
     bound = np.full((row.max() + 1, len(served.names)), np.inf)
     bound[row, column] = threshold
     # Floats by their number in order, int64: neighbours have neighbouring numbers.
-    # Invariant of the bisection: low goes left, high goes right.
+    # Bisection: low is what goes left, high what goes right, as far as is known.
     lowest, highest = _flipped(np.array([-_LARGEST, _LARGEST]).view(np.int64))
     low = np.full(bound.shape, lowest)
     high = np.full(bound.shape, highest)
@@ -293,7 +293,7 @@ def _largest_left(column, threshold, served, inner):
 
 def _seen(served, inner, raw):
     """What LightGBM sees of raw features, shape (n_rows, n_features)."""
-    # The search asks for infinities and numbers outside the domain of a logarithm: no warnings.
+    # The search leaves the domain of logarithms, and exp of it overflows: neither is a fault.
     with config_context(assume_finite=True), np.errstate(all="ignore"):
         features = served.features(raw)
         for transformer in inner:
@@ -320,8 +320,6 @@ _UP = _F32(np.inf)
 _DOWN = _F32(-np.inf)
 #: Rank features and functions of Vespa, which computes a - b and takes # for a comment.
 _RANK_FEATURE = re.compile(r"[A-Za-z_@$][\w@$]*(\(.+\))?(\.[\w@$.]+)?", re.ASCII)
-#: XGBoost's parent of a root.
-_NO_PARENT = 2147483647
 
 
 class Upload(NamedTuple):
@@ -498,7 +496,8 @@ def _elastic_nodes(tree):
 def _raw_tree(tree, number, n_features):
     leaf = tree.feature < 0
     n_nodes = len(leaf)
-    parents = np.full(n_nodes, _NO_PARENT)
+    # XGBoost's parent of a root is the largest int32; those of all others follow.
+    parents = np.full(n_nodes, np.iinfo(np.int32).max)
     for children in (tree.left, tree.right):
         parents[children[~leaf]] = np.flatnonzero(~leaf)
     value = _digits(tree.value.astype(_F32))

@@ -143,6 +143,7 @@ default='eye-tracking'
     if components is None:
         components = _default_components(n_components, n_positions)
     components = _check_components(components)
+    # Components that were given decide about the length of a page.
     n_positions = sum(len(part) for part in components)
     # Streams of their own, so that grades do not depend on the pages, nor pages on clicks.
     seeds = check_random_state(random_state).randint(2**31 - 1, size=4)
@@ -153,6 +154,7 @@ default='eye-tracking'
     # The truth: who clicks with which probability.
     curve = PositionBasedUser(examination).examination_at(n_positions)
     pages = _fill_pages(components, n_documents, n_queries, pages_rng)
+    # P(click) = o_k r of each slot; the rows of the log are the slots, page by page.
     probability = pbm_click_probability(relevance[pages], curve).ravel()
     documents = pd.RangeIndex(n_documents, name="doc")
     truth = Bunch(
@@ -169,6 +171,8 @@ default='eye-tracking'
             "doc": doc,
             "position": np.tile(np.arange(1, n_positions + 1), n_queries),
             "impressions": n_impressions or 1,
+            # A document recurs under other queries: without this word its id would count within a
+            # query.
             "doc_scope": "global",
             "relevance": grade[doc],
         }
@@ -176,6 +180,7 @@ default='eye-tracking'
     if n_impressions is None:
         # Without noise of clicks, a rate is its probability.
         return SimulatedLog(X, probability.copy(), truth)
+    # One draw per row stands for all of its impressions.
     clicks = clicks_rng.binomial(n_impressions, probability)
     return SimulatedLog(X, clicks / n_impressions, truth)
 
@@ -216,6 +221,7 @@ def _check_components(components):
 def _fill_pages(components, n_documents, n_queries, rng):
     """Documents on the pages, (n_queries, n_positions), with exactly the given components."""
     # Each component has documents of its own, which no other one shows.
+    # In proportion to the slots, so that all components show their documents about as often.
     sizes = np.array([len(part) for part in components])
     shares = _share(n_documents, sizes)
     for part, n_own in zip(components, shares, strict=True):
@@ -225,6 +231,7 @@ def _fill_pages(components, n_documents, n_queries, rng):
     documents = np.split(rng.permutation(n_documents), ends[:-1])
     pages = np.empty((n_queries, sizes.sum()), dtype=np.int64)
     for part, own in zip(components, documents, strict=True):
+        # Positions count from 1, and columns from 0.
         columns = np.array(part) - 1
         pages[:, columns] = own[_connected_pages(len(own), n_queries, part, rng)]
     return pages
@@ -265,6 +272,7 @@ def _check_room(part, n_own, n_queries, n_documents):
 def _connected_pages(n_documents, n_queries, part, rng):
     """Codes of documents on pages of one component whose positions are connected."""
     width = len(part)
+    # The bias factor of each slot is its position within the component.
     factor = np.tile(np.arange(width), n_queries)
     for _ in range(_MAX_DEALS):
         # Documents that recur at other positions of the component link these.
@@ -297,6 +305,8 @@ def _deal(n_documents, n_queries, width, rng):
         if begun:
             # The last page shows the end of the deck before: fill it with other documents.
             on_page = np.isin(deck, decks[-1][-begun:])
+            # The first of this deck that the page does not show yet, one for each place left on
+            # it.
             top = np.flatnonzero(~on_page)[: width - begun]
             rest = np.delete(deck, top)
             deck = np.concatenate([deck[top], rest])

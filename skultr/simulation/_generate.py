@@ -222,12 +222,7 @@ def simulate_clicks(
 
     # Clicks, and the log.
     clicks = click_pages(user, shown, relevance, roles["relevance"], user_rng, who, context)
-    position = np.arange(1, shown.shape[1] + 1, dtype=np.int32)
-    columns = {"row": shown, "click": clicks, "position": np.broadcast_to(position, shown.shape)}
-    if arm is not None:
-        columns["arm"] = arm
-    if context is not None:
-        columns["context"] = context
+    columns = _columns_of_pages(shown, clicks, arm, context)
     if candidates:
         columns = _with_candidates(columns, _not_shown(order, offsets, query, shown))
     X, clicks = _log_frame(documents, roles, columns, who, features)
@@ -236,6 +231,7 @@ def simulate_clicks(
 
 # What the user gave -------------------------------------------------------------------
 def _refuse_documents_that_recur(roles):
+    # One relevance per pair: of two rows it would be unclear which one was shown.
     recurs = pd.DataFrame({"qid": roles["qid"], "doc": roles["doc"]}).duplicated()
     if recurs.any():
         row = int(recurs.argmax())
@@ -256,6 +252,7 @@ def _check_scores(scores, n_documents, policy):
             "numpy.column_stack([production_scores(documents, random_state=seed) for seed in "
             "range(3)])."
         )
+    # The other way round: columns that the policy would not read.
     if not policy.several_rankers and scores.ndim != 1:
         raise ValueError(
             f"{found} one ranker: expected ({n_documents},). Pass one column, or "
@@ -284,6 +281,7 @@ def _check_free(documents, name, who):
 
 def _query_probabilities(query_ids, weights):
     """P(query) in the order of the ids."""
+    # All queries are asked alike, unless weights say otherwise.
     n_queries = len(query_ids)
     if weights is None:
         return np.full(n_queries, 1 / n_queries)
@@ -295,6 +293,7 @@ def _query_probabilities(query_ids, weights):
             f"query_weights has the shape {weights.shape}; expected one weight for each of the "
             f"{n_queries} queries, in the sorted order of their ids."
         )
+    # Zeros are weights: a query that nobody asks. All zeros leave nothing to divide by.
     valid = np.isfinite(weights) & (weights >= 0)
     if not valid.all() or not weights.any():
         raise ValueError("query_weights must be finite, at least 0, and not all 0.")
@@ -317,6 +316,7 @@ def _draw_sessions(user, query_ids, query_weights, n_sessions, rng):
     if user.user_weights is None and query_weights is None:
         query = rng.integers(len(query_ids), size=n_sessions, dtype=np.int32)
         return None, query, {}
+    # P(query) of the whole log, which users may deviate from.
     base = _query_probabilities(query_ids, query_weights)
     if user.user_weights is None:
         query = rng.choice(len(base), size=n_sessions, p=base)
@@ -351,6 +351,7 @@ def _rank(policy, scores, order, offsets, query, n_positions, rng):
     # No list is longer than the largest query, so that wider arrays would have empty columns.
     longest = int(np.diff(offsets).max())
     width = min(n_positions, longest)
+    # Policies see documents sorted by query, and return places among these.
     place, arm = policy.rank_with_arms(scores[order], offsets, query, width, rng)
     place = _shaped(
         place,
@@ -358,6 +359,7 @@ def _rank(policy, scores, order, offsets, query, n_positions, rng):
         "The policy",
         "a row of documents, or -1 behind the end of a list, for each session and position",
     )
+    # Back to rows of the frame; -1 would take the last one.
     shown = np.where(place >= 0, order[place], np.int32(-1))
     return shown, arm
 
@@ -428,6 +430,18 @@ def _not_shown(order, offsets, query, shown):
     return hidden
 
 
+def _columns_of_pages(shown, clicks, arm, context):
+    """What the log says of each place, all of the shape of the pages."""
+    position = np.arange(1, shown.shape[1] + 1, dtype=np.int32)
+    columns = {"row": shown, "click": clicks, "position": np.broadcast_to(position, shown.shape)}
+    # Of experiments and of contexts alone: a column without values would be a feature.
+    if arm is not None:
+        columns["arm"] = arm
+    if context is not None:
+        columns["context"] = context
+    return columns
+
+
 def _with_candidates(columns, hidden):
     """Shown rows and, behind them, those that were not shown: no position, no click."""
     # They have no position, arm or context.
@@ -440,6 +454,7 @@ def _with_candidates(columns, hidden):
 
 def _log_frame(documents, roles, columns, who, features):
     """The log as a frame, from columns of shape (n_sessions, n_places), and its clicks."""
+    # Of rectangles of sessions and places, what is a row of the log.
     there = columns["row"] >= 0
     # Rows of the log, without the places behind the end of a list.
     values = {name: column[there] for name, column in columns.items()}
@@ -581,6 +596,7 @@ def simulate_shift(
     >>> [round(float(log.X["relevance"].corr(log.X["position"])), 1) for log in (train, shifted)]
     [-0.5, 0.0]
     """
+    # One seed per log, and one for production, which all three share.
     seeds = check_random_state(random_state).randint(2**31 - 1, size=4)
     seeds = seeds.tolist()
     policy = checked_instance("policy", policy, Policy, PlackettLucePolicy())
@@ -595,6 +611,7 @@ def simulate_shift(
             # One ranker shows what all of them think.
             test_scores = test_scores.mean(axis=1)
     if n_test_sessions is None:
+        # Less than for training, as rates over a whole log have small errors.
         n_test_sessions = max(n_sessions // 5, 1)
     plan = [
         (n_sessions, policy, scores),

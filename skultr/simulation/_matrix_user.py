@@ -139,9 +139,11 @@ class ClickMatrixUser(User):
                 f"{caller} found {wrong}; expected whole grades from 0 in the column 'relevance' "
                 "of rows that were shown. Merge the grades into the log, or round them."
             )
+        # A cell is a pair of a grade and a position; its counts are sums over rows.
         counts = _counts_of_cells(
             grade.astype(int), position, rows.weight[used], rows.clicks[used]
         )
+        # Two tables, (n_grades, n_positions), as pairs are sorted by grade and then by position.
         shown, clicks = counts.to_numpy().T.reshape(2, *counts.index.levshape)
         # Pairs that were never shown have no rate.
         with np.errstate(invalid="ignore"):
@@ -150,9 +152,11 @@ class ClickMatrixUser(User):
         # Theirs is that of the grade, relative to average documents at the same positions.
         grade_ratio = clicks.sum(axis=1) / np.maximum(shown @ position_rate, TINY)
         guess = np.clip(np.outer(grade_ratio, position_rate), 0, 1)
+        # P(click) of a pair that the log knows is its rate.
         user = cls(np.where(shown > 0, rate, guess))
         # Laplace's rule, so that a rate of 0 or 1 has an error, too.
         p = (counts["clicks"] + 1) / (counts["impressions"] + 2)
+        # Of no impression there is no error: NaN, and no division by 0.
         n_shown = counts["impressions"].where(shown.ravel() > 0)
         error = np.sqrt(p * (1 - p) / n_shown)
         counts = counts.assign(click_rate=rate.ravel(), standard_error=error)
@@ -208,6 +212,7 @@ class ClickMatrixUser(User):
             If the matrix has fewer positions.
         """
         # The leading singular vector of a matrix without negative values has one sign.
+        # M = sum_i s_i u_i v_i', of which s_1 u_1 v_1' is nearest to M (Eckart and Young).
         _, _, right = np.linalg.svd(self._matrix(), full_matrices=False)
         curve = np.abs(right[0])
         return self._cut(curve / curve.max(), n_positions)
@@ -235,6 +240,7 @@ class ClickMatrixUser(User):
         grade = np.asarray(grade, dtype=float)
         n_grades = len(self._matrix())
         is_row = (grade >= 0) & (grade < n_grades)
+        # NaN is no row of the matrix either: it compares as False.
         bad = ~is_row | (grade != np.floor(grade))
         if bad.any():
             raise ValueError(

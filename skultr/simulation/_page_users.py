@@ -73,7 +73,9 @@ class SequentialUser(User):
         See :meth:`User.examination_at`.
         """
         nothing = np.zeros((1, n_positions))
+        # Documents without relevance are never clicked: skips decide about the way down.
         after_skip, _ = self._going_on(nothing)
+        # P(examined at k) is the product of going on after the rows 1 to k - 1.
         along = np.broadcast_to(after_skip, nothing.shape)[0]
         return np.append(1.0, np.cumprod(along[:-1]))
 
@@ -296,6 +298,7 @@ class UBMUser(User):
             If the examination is known for fewer positions.
         """
         given = as_floats(self.examination)
+        # Rows are positions from 1; columns are last clicks from 0, which stands for none.
         position, last = np.ogrid[1 : n_positions + 1, :n_positions]
         if given.ndim == 0:
             # Power law of the distance from the last click.
@@ -305,6 +308,7 @@ class UBMUser(User):
             table = cut("examination", given, n_positions)[:, None]
         else:
             table = cut("examination", given, n_positions)[:n_positions]
+        # The last click is above: of others there is no examination.
         return np.where(last < position, table, 0.0)
 
     def examination_at(self, n_positions: int) -> Floats:
@@ -529,6 +533,7 @@ class MixtureDBNUser(DBNUser):
 
     def _chain(self, relevance_probability: Floats) -> tuple[Floats, ArrayLike, ArrayLike]:
         """Attraction and P(goes on); the user always goes on from an empty place."""
+        # An empty place is passed over: nothing there attracts, and nobody stops.
         there = relevance_probability >= 0
         attraction = np.where(there, relevance_probability, 0.0)
         after_skip, after_click = self._going_on(attraction)
@@ -601,6 +606,7 @@ class CarouselUser(DBNUser):
     def examination_at(self, n_positions: int) -> Floats:
         """P(examined) of a page whose rows are equally relevant, where nothing is clicked."""
         examination = self._row_examination(n_positions)
+        # One row is chosen, and read from left to right.
         chosen = examination / examination.sum()
         along = self.continuation ** np.arange(self.n_columns)
         return np.outer(chosen, along).ravel()[:n_positions]
@@ -623,6 +629,7 @@ class CarouselUser(DBNUser):
         probability : ndarray of shape (n_sessions, n_rows)
             0 in all rows of a page without anything relevant.
         """
+        # Means over documents, so that a shorter last row is not punished.
         page = self._page(relevance_probability)
         there = page >= 0
         total = np.where(there, page, 0.0).sum(axis=2)
@@ -636,6 +643,7 @@ class CarouselUser(DBNUser):
     def click_probability(self, relevance_probability: Floats) -> Floats:
         """P(click) by position before any click is known; see :meth:`User.click_probability`."""
         page = np.maximum(self._page(relevance_probability), 0.0)
+        # Each row is a list of its own to the user of the base class.
         rows = page.reshape(-1, self.n_columns)
         within = super().click_probability(rows).reshape(page.shape)
         chosen = self.choice_probability(relevance_probability)
@@ -648,6 +656,8 @@ class CarouselUser(DBNUser):
         """Draw the clicks of sessions; see :meth:`User.click`."""
         page = np.maximum(self._page(relevance_probability), 0.0)
         # The row that each session reads; sessions without relevance read the last.
+        # Inverse of the distribution function: the first row whose cumulated share is above the
+        # draw.
         cumulated = self.choice_probability(relevance_probability).cumsum(axis=1)
         drawn = rng.random((len(page), 1))
         drawn = drawn * cumulated[:, -1:]

@@ -170,6 +170,7 @@ def hidden_signal_scores(
     """
     score = _standardized("scores", scores, np.shape(relevance))
     grade = _standardized("relevance", relevance, np.shape(relevance))
+    # What the signal holds beside relevance.
     noise = check_random_state(random_state).standard_normal(len(score))
     # A signal of variance 1 that has this correlation with relevance.
     signal = correlation * grade + np.sqrt(1 - correlation**2) * noise
@@ -274,9 +275,11 @@ def _refuse_what_is_no_grade(values):
 
 def _draw_training_queries(query, relevance, fraction, random_state):
     """Random queries, as many as needed for one with documents of two grades."""
+    # A query of one grade has no pair to learn an order from.
     n_grades = pd.Series(relevance).groupby(query).nunique().to_numpy()
     # In random order, at least until one has something to rank.
     order = random_state.permutation(len(n_grades))
+    # Places of queries with an order, of which the first bounds the draw from below.
     two_grades = np.flatnonzero(n_grades[order] > 1)
     if not len(two_grades):
         raise ValueError(
@@ -291,6 +294,7 @@ def _draw_training_queries(query, relevance, fraction, random_state):
 def _production_estimator(estimator, n_rows):
     """The learner that was asked for; by default ridge regression on quantiles of features."""
     if estimator is None:
+        # Quantiles, because features of rankings have heavy tails; more than rows there are none.
         quantiles = QuantileTransformer(n_quantiles=min(n_rows, 100), subsample=None)
         return make_pipeline(quantiles, SimpleImputer(), Ridge(alpha=10.0))
     if isinstance(estimator, str):
@@ -428,6 +432,7 @@ class DeterministicPolicy(Policy):
         order = sort_in_segment(code, scores).astype(np.int32)
         # The list of each query, where the last value fills the places behind its end.
         order = np.append(order, np.int32(-1))
+        # Sorted once for each query, and looked up for each session.
         lists = order[pad(offsets, n_positions)]
         return lists[query]
 
@@ -506,6 +511,7 @@ def _draw_rankings(utilities, offsets, query, n_positions, rng):
     """Plackett-Luce rankings, drawn in chunks, longest lists first to need little padding."""
     rows = np.full((len(query), n_positions), -1, dtype=np.int32)
     lengths = np.diff(offsets)[query]
+    # A rectangle is as wide as its longest list: those of about one length come together.
     order = np.argsort(-lengths, kind="stable")
     start = 0
     while start < len(order):
@@ -527,6 +533,7 @@ def _race(utilities, first, lengths, n_positions, rng):
     Plackett-Luce, exp(u_i) / sum_j exp(u_j). log T_i = log E_i - u_i with E_i ~ Exp(1).
     """
     # The documents of each session, in a rectangle.
+    # Places behind the end of a list never arrive.
     column = np.arange(lengths.max())
     inside = column < lengths[:, None]
     rows = np.where(inside, first[:, None] + column, 0)
@@ -641,6 +648,7 @@ class SwapPolicy(_Experiment):
         length = np.count_nonzero(rows[session] >= 0, axis=1)
         # Positions count from 1 here, and columns from 0.
         deeper = rng.integers(2, length, endpoint=True)
+        # Position 1 is the partner of all pairs, the pivot; or each pair is of neighbours.
         upper = deeper - 1 if self.swaps == "adjacent" else np.ones_like(deeper)
         arm[session, upper - 1] = deeper
         arm[session, deeper - 1] = deeper
@@ -761,6 +769,7 @@ class MixturePolicy(Policy):
         rng: np.random.Generator,
     ) -> Ints:
         """Rows of the documents that each session shows; see :meth:`Policy.rank`."""
+        # One column of scores per ranker.
         n_rankers = scores.shape[1]
         n_queries = len(offsets) - 1
         equal = np.ones(n_rankers)

@@ -348,6 +348,7 @@ def relevance_probability(
     grade = np.asarray(grade, dtype=float)
     scale = {"noise": noise, "max_grade": max_grade, "gain": gain}
     validate_parameter_constraints(_OF_GRADES, scale, "relevance_probability")
+    # A grade above the largest would be a probability above 1; NaN is in no range.
     bad = ~((grade >= 0) & (grade <= max_grade))
     if bad.any():
         raise ValueError(
@@ -515,6 +516,7 @@ default='eye-tracking'
 
     def examination_table(self, n_positions: int) -> Floats:
         """P(examined) in each context, by position; see :meth:`User.examination_table`."""
+        # w' x of each context, which changes the exponent of the curve.
         effect = self.context_vectors @ self.weights
         return contextual_examination(self.examination_at(n_positions), effect)
 
@@ -524,6 +526,7 @@ default='eye-tracking'
             return super().draw_contexts(shown, rng)
         n_documents = int(shown.max(initial=-1)) + 1
         # One more, for the empty places, -1.
+        # One draw per document, the same in all of its impressions.
         by_document = rng.integers(self.n_contexts, size=n_documents + 1, dtype=np.int32)
         return by_document[shown]
 
@@ -716,6 +719,7 @@ class UserPopulation(User):
         asked = np.flatnonzero(query_weights)
         # In (0, 1]: whoever asks a query asks it sometimes.
         shape = (len(self.user_weights), len(asked))
+        # How often each user asks each query, before some are left out.
         weights = 1 - rng.random(shape)
         n_left_out = int(self.never_asked * len(asked))
         # Some queries of each user, drawn without replacement.
@@ -767,6 +771,7 @@ def draw_sessions(
 ) -> tuple[Ints, Ints]:
     """Draw the user of each session by P(user), then its query by P(query | user)."""
     n_users, n_queries = query_weights.shape
+    # Both draws at once: the user is the whole part of a number, and the query its fraction.
     user = rng.choice(n_users, size=n_sessions, p=user_weights)
     cumulated = query_weights.cumsum(axis=1)
     cumulated = cumulated / cumulated[:, -1:]

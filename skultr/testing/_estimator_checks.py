@@ -191,6 +191,7 @@ class EstimatorContract(Contract):
     roles: list[str]
 
     def __init__(self, estimator: Any) -> None:
+        # Of the settings those that the estimator has: learners without epochs have none.
         shared = _QUICK.keys() & estimator.get_params().keys()
         quick = {name: _QUICK[name] for name in shared}
         self.estimator = clone(estimator).set_params(**quick)
@@ -231,6 +232,7 @@ class ContractOfFit(EstimatorContract):
 
     def refit(self, log: Any, clicks: ArrayLike | None = None, **fit_params: Any) -> NDArray[Any]:
         """What a fit to another log predicts."""
+        # Most checks change the table alone.
         clicks = self.clicks if clicks is None else clicks
         return self.fit(log, clicks, **fit_params).predict(self.reference)
 
@@ -244,6 +246,7 @@ class ContractOfFit(EstimatorContract):
         expected = fitted.predict(self.log)
         pickled = pickle.loads(pickle.dumps(fitted)).predict(self.log)
         assert_array_equal(pickled, expected, f"pickle changed the {self.values}")
+        # A clone that keeps something fitted begins elsewhere, and ends elsewhere.
         cloned = clone(fitted).fit(self.log, self.clicks).predict(self.log)
         assert_array_equal(cloned, expected, f"a fitted clone has other {self.values}")
 
@@ -273,6 +276,7 @@ class ContractOfFit(EstimatorContract):
             f"an aggregated log gave another {self.fit_gives} than the raw log: read nothing but "
             "sums of clicks and of weight, because equal lists are one list when _fit is called",
         )
+        # The same numbers by keyword, without the column.
         counts = table["impressions"].to_numpy()
         found = self.refit(table.drop(columns="impressions"), rate, impressions=counts)
         self.assert_same(found, "the keyword 'impressions' is not the column 'impressions'")
@@ -284,6 +288,7 @@ class ContractOfFit(EstimatorContract):
         self.assert_same(found, told, exact=self.is_exact)
 
     def check_relabelled_ids(self) -> None:
+        # Text in place of numbers, and sorted in another order: ids are names and no quantities.
         fitted = self.fit(_relabelled(self.log), self.clicks)
         found = fitted.predict(_relabelled(self.reference))
         self.assert_same(found, f"other ids gave another {self.fit_gives}")
@@ -295,6 +300,7 @@ class ContractOfFit(EstimatorContract):
         self.assert_same(found, "fit read the annotation 'relevance'", exact=True)
 
     def check_factor_of_weights(self) -> None:
+        # A factor must cancel, also in the strength of regularization and the size of steps.
         found = self.refit(self.log, sample_weight=np.full(len(self.log), 1e-3))
         told = f"a common factor of all sample weights gave another {self.fit_gives}"
         self.assert_same(found, told)
@@ -326,6 +332,7 @@ class RankerContract(ContractOfFit):
         """Seven documents per query; the last two of each query were never shown."""
         rng = np.random.default_rng(0)
         n_rows = self.n_queries * len(self.positions)
+        # Heavy tails, as counts and prices have them.
         features = rng.lognormal(sigma=2.0, size=(n_rows, len(self.features)))
         documents = pd.DataFrame(features, columns=self.features)
         # Ids with gaps: no check may pass because ids are row numbers.
@@ -337,12 +344,14 @@ class RankerContract(ContractOfFit):
         )
 
     def make_log(self) -> tuple[pd.DataFrame, NDArray[np.float64]]:
-        """A log in which some queries were served once and others up to nine times."""
+        """A log in which some queries were served once and others up to seven times."""
         parts = []
         for query, rows in self.documents.groupby("qid"):
+            # 1, 4 or 7, by turns: ids of queries are multiples of 3.
             n_sessions = 1 + query * 5 % 9
             parts += [rows.assign(session=i * 1_000 + query) for i in range(n_sessions)]
         log = pd.concat(parts, ignore_index=True)
+        # P(click) = relevance / position; what was never shown has no position, and no click.
         chance = ((0.2 + 0.2 * log["relevance"]) / log["position"]).fillna(0.0)
         clicks = (np.random.default_rng(1).random(len(log)) < chance).astype(float)
         # Every query has a click at the top: a listwise loss ignores lists without clicks.
@@ -363,6 +372,7 @@ class RankerContract(ContractOfFit):
     def assert_close(self, found: NDArray[Any], expected: NDArray[Any], message: str) -> None:
         """Equal up to a constant, which no list determines, and up to rounding."""
         spread = max(np.ptp(expected), 1e-6)  # constant scores have none
+        # Less the mean, as listwise losses do not see a constant; and in units of the spread.
         found = found - found.mean()
         expected = expected - expected.mean()
         assert_near(found / spread, expected / spread, message, atol=1e-3)
@@ -375,6 +385,7 @@ class RankerContract(ContractOfFit):
         # A listwise loss of a single document is 0 whatever its score; some divide by the rest.
         first = self.documents.groupby("qid", as_index=False).head(1)
         alone = first.assign(qid=first["qid"] + 1_000, session=first["qid"] + 1_000_000)
+        # Each such query has a click on its one document.
         both = pd.concat([self.log, alone], ignore_index=True)
         clicks = np.concatenate([self.clicks, np.ones(len(alone))])
         scores = self.refit(both, clicks)
@@ -396,6 +407,7 @@ class RankerContract(ContractOfFit):
         documents = self.documents
         fitted = self.fitted
         scores = fitted.predict(documents)
+        # Rank 1 is the highest score; of equal scores the first row comes first.
         expected = pd.Series(-scores).groupby(documents["qid"]).rank(method="first")
         assert_array_equal(fitted.rank(documents), expected, "rank disagrees with predict")
         relevance = documents["relevance"].to_numpy()
@@ -405,6 +417,7 @@ class RankerContract(ContractOfFit):
 
     def check_repeated_pages(self) -> None:
         # A page by itself, and the frame of a log, which repeats documents from page to page.
+        # The first row of each document, and from each row of the log the way back to it.
         once = ~self.log["doc"].duplicated().to_numpy()
         document, _ = pd.factorize(self.log["doc"])
         for columns in ([*self.log.columns], [*self.reference.columns]):
@@ -420,6 +433,7 @@ class RankerContract(ContractOfFit):
 
     def check_never_shown_rows(self) -> None:
         self.assert_finite(self.expected, "never-shown rows")
+        # Without them the model must be the same, unless it says that it learns from them.
         kept = self.log["position"].notna().to_numpy()
         told = "never-shown rows changed the model: they must not count as shown and unclicked"
         if getattr(self.estimator, "_learns_from_never_shown", False):
@@ -430,6 +444,7 @@ class RankerContract(ContractOfFit):
 
     def check_impressions(self) -> None:
         rows = self.log.assign(click=self.clicks, impressions=1.0)
+        # A document has one position here, so that one row per document is the whole log.
         counts = rows.groupby("doc", as_index=False)[["click", "impressions"]].sum()
         table = self.documents.merge(counts, on="doc")
         rate = (table.pop("click") / table["impressions"]).to_numpy()
@@ -447,6 +462,7 @@ class RankerContract(ContractOfFit):
 
     def check_features_of_the_row(self) -> None:
         """Whether a document is in stock changes per page, and users click what is."""
+        # Shown rows alone; stock is drawn for each, and decides about the click.
         log = self.log[self.log["position"].notna()].reset_index(drop=True)
         rng = np.random.default_rng(2)
         stock = rng.integers(0, 2, len(log)).astype(float)
@@ -457,6 +473,7 @@ class RankerContract(ContractOfFit):
         in_stock = np.arange(len(self.reference)) % 2
         one = model.predict(self.reference.assign(f0=in_stock.astype(float)))
         other = model.predict(self.reference.assign(f0=1.0 - in_stock))
+        # Score in stock less score out of stock, of the same document.
         gain = np.where(in_stock, one - other, other - one)
         assert np.mean(gain) > 0, (
             "a feature that changes from page to page was not learned: every page clicked what "
@@ -470,6 +487,8 @@ class RankerContract(ContractOfFit):
         first = self.log["f0"]
         with_gaps = self.log["f1"].where(first > first.median())
         log = self.log.assign(f1=with_gaps)
+        # Missing depends on another feature, so that the mean of those left is not the mean of
+        # all.
         fitted = self.fit(log, self.clicks)
         scores = fitted.predict(log)
         self.assert_finite(scores, "a log with missing values")
@@ -482,6 +501,7 @@ class RankerContract(ContractOfFit):
             return
         log = self.log
         clicks = self.clicks
+        # Nothing was learned before: the first log is a whole fit.
         ranker = clone(self.estimator).partial_fit(log, clicks)
         scores = ranker.predict(log)
         expected = self.fitted.predict(log)
@@ -499,6 +519,7 @@ class RankerContract(ContractOfFit):
     def check_search(self) -> None:
         """Pipeline and GridSearchCV over queries, then serving."""
         pipeline = make_pipeline(OnFeatures(StandardScaler()), self.estimator)
+        # An empty grid: one candidate, which passes splits, scorer and refit all the same.
         search = GridSearchCV(
             pipeline, {}, cv=QueryKFold(2), scoring=RankingScorer(k=3), error_score="raise"
         )
@@ -533,6 +554,7 @@ class ClickModelContract(EstimatorContract):
 
     def make_log(self) -> tuple[pd.DataFrame, NDArray[np.int64]]:
         """Sessions from the top of each list; a click makes the next one less likely."""
+        # Some 100 sessions per query: each of its orders comes up several times.
         log, rng = _shuffled_sessions(n_sessions=800, n_queries=8, least=0.2)
         log = log.sort_values(["session", "position"], ignore_index=True)
         relevance = log["f0"].to_numpy().reshape(-1, _WIDTH)
@@ -553,11 +575,13 @@ class ClickModelContract(EstimatorContract):
 
     def first_list_repeated(self, times: int) -> pd.DataFrame:
         """The first list of the log, in so many sessions."""
+        # Copies with sessions of their own, as lists are told apart by them.
         lists = pd.concat([self.log.iloc[:_WIDTH]] * times, ignore_index=True)
         return lists.assign(session=np.repeat(np.arange(times), _WIDTH))
 
     def all_patterns(self) -> tuple[NDArray[np.int64], NDArray[Any]]:
         """All ways to click the first list, and P(click) of its rows given the clicks above."""
+        # 2^n patterns, sorted from all 0 to all 1, the first row slowest.
         patterns = np.array(list(itertools.product([0, 1], repeat=_WIDTH)))
         lists = self.first_list_repeated(len(patterns))
         given = self.fitted.predict_click(lists, patterns.ravel())
@@ -596,6 +620,7 @@ class ClickModelContract(EstimatorContract):
             assert_near(same, np.broadcast_to(same[:, :1], same.shape), told, atol=1e-6)
 
     def check_first_row(self) -> None:
+        # Both probabilities are P(click at 1): there is nothing to be given.
         first = (self.log["position"] == 1).to_numpy()
         before = self.fitted.predict_click(self.log, conditional=False)
         assert_near(
@@ -618,6 +643,7 @@ class ClickModelContract(EstimatorContract):
         )
 
     def check_sample(self) -> None:
+        # One list many times: rates by position estimate P(click) before any click.
         many = self.first_list_repeated(_N_DRAWS)
         drawn = self.fitted.sample(many, random_state=0)
         again = self.fitted.sample(many, random_state=0)
@@ -625,6 +651,7 @@ class ClickModelContract(EstimatorContract):
         assert_array_equal(drawn, again, "the same seed drew other clicks")
         rate = drawn.reshape(_N_DRAWS, _WIDTH).mean(axis=0)
         stated = self.stated
+        # Of a rate, p (1 - p) / n; what is stated may be off by its own sampling, too.
         standard_error = np.sqrt(stated * (1 - stated) / _N_DRAWS)
         wrong = np.abs(rate - stated) > MAX_ERRORS * standard_error + _MARGINAL_ERROR / 2
         assert not wrong.any(), (
@@ -634,6 +661,7 @@ class ClickModelContract(EstimatorContract):
 
     def check_score(self) -> None:
         position = self.log["position"].to_numpy()
+        # Minus, because searches take the largest score for the best.
         expected = -perplexity_score(self.clicks, self.given, position=position)
         found = self.fitted.score(self.log, self.clicks)
         assert_near(
@@ -645,6 +673,7 @@ class ClickModelContract(EstimatorContract):
 
     def check_impressions_of_sessions(self) -> None:
         sessions = self.log.assign(click=self.clicks).groupby("session")
+        # A session as its documents and clicks from the top: equal ones are one with a count.
         keys = sessions[["doc", "click"]].agg(tuple)
         times = keys.groupby(["doc", "click"])["doc"].transform("size")
         # One session of each kind, and how often it occurs.
@@ -661,6 +690,7 @@ class ClickModelContract(EstimatorContract):
             assert_near(given, self.given, told, atol=2e-3)
 
     def check_frames_and_arrays_of_lists(self) -> None:
+        # The model is fitted once; frames differ in how they are read.
         for frame in _other_frames(self.log):
             found = self.fitted.predict_click(frame, self.clicks)
             assert_near(
@@ -689,9 +719,11 @@ class PropensityContract(ContractOfFit):
     def make_log(self) -> tuple[pd.DataFrame, NDArray[np.float64]]:
         """Sessions of two users, with an experiment column and an annotation."""
         log, rng = _shuffled_sessions(n_sessions=1_500, n_queries=12, least=0.3)
+        # One user per session; both look alike, so that they may share a curve or not.
         user = rng.integers(2, size=len(log) // _WIDTH)
         log = log.assign(user=np.repeat(user, _WIDTH), arm=0.0, relevance=log["doc"] % 5)
         examination = log["position"].map({1: 1.0, 2: 0.5, 3: 0.25})
+        # P(click) = relevance times examination, the position-based model.
         chance = log["f0"] * examination
         return log, (rng.random(len(log)) < chance).to_numpy(dtype=float)
 
@@ -715,6 +747,7 @@ class PropensityContract(ContractOfFit):
         assert "bias" in table.index.names, (
             f"examination_ is indexed by {[*table.index.names]}, expected 'bias' among the names"
         )
+        # NaN says that a factor is not linked to the others, which none is here.
         known = table["examination"].dropna()
         assert len(known) > 0, "examination_ knows no bias factor, although all are linked"
         assert (known > 0).all(), "examination_ holds a number that is not positive"
@@ -731,6 +764,7 @@ class PropensityContract(ContractOfFit):
         assert_near(
             alone, found[some], "the propensity of a row depends on the other rows", rtol=1e-5
         )
+        # Sessions that the fit never saw, and a label that no row had.
         other = self.log.assign(session=self.log["session"] + 7, relevance=9)
         assert_near(
             self.fitted.predict(other), found, "predict reads 'session' or 'relevance'", rtol=1e-5
@@ -739,6 +773,7 @@ class PropensityContract(ContractOfFit):
     def check_rows_that_were_not_shown(self) -> None:
         # One more candidate for the sessions of every other query.
         is_first_row = ~self.log["session"].duplicated()
+        # If such a row counted as shown, examination of these queries would fall.
         hidden = self.log[is_first_row & (self.log["qid"] % 2 == 0)]
         hidden = hidden.assign(doc=hidden["qid"] + 1_000, position=np.nan, f0=0.5, f1=1.0)
         both = pd.concat([self.log, hidden], ignore_index=True)
@@ -764,6 +799,7 @@ class PropensityContract(ContractOfFit):
         """One session per distinct list and user, with impressions and click rates."""
         # Sessions of equal lists have equal positions in the order of the documents.
         positions = self.log.groupby("session")["position"]
+        # The hash names the order; sessions of one query, user and order are one list.
         order = positions.transform(lambda place: hash(tuple(place)))
         log = self.log.assign(order=order, click=self.clicks, impressions=1.0)
         log["session"] = log.groupby(["qid", "user", "order"]).ngroup()
@@ -787,13 +823,16 @@ def _shuffled_sessions(
 ) -> tuple[pd.DataFrame, np.random.Generator]:
     """Sessions that show the three documents of a query in random order; f0 is relevance."""
     rng = np.random.default_rng(0)
+    # A query per session, and a random order of its documents: sorted random numbers.
     query = np.repeat(rng.integers(n_queries, size=n_sessions), _WIDTH)
     place = np.argsort(rng.random((n_sessions, _WIDTH)), axis=1).ravel()
     doc = query * _WIDTH + np.tile(np.arange(_WIDTH), n_sessions)
+    # From a least number on, as documents without clicks tell nothing of examination.
     relevance = rng.uniform(least, 0.9, n_queries * _WIDTH)
     noise = rng.lognormal(sigma=2.0, size=len(relevance))
     log = pd.DataFrame(
         {
+            # Ids with gaps: no check may pass because ids are row numbers.
             "qid": query * 3,
             "session": np.repeat(np.arange(n_sessions), _WIDTH),
             "doc": doc,

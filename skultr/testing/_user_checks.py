@@ -111,6 +111,8 @@ class Contract:
     @classmethod
     def checks(cls, *subject: Any, but: tuple[str, ...] = ()) -> list[Check]:
         """The checks of one subject as (name, callable) pairs, those of base classes first."""
+        # From the root of the classes on: what is shared comes first, and its failures explain
+        # others.
         names = []
         for base in reversed(cls.__mro__):
             names += [name for name in vars(base) if name.startswith("check_")]
@@ -121,8 +123,10 @@ class Contract:
     @classmethod
     def _run(cls, name, *subject):
         with warnings.catch_warnings():
+            # All other warnings stay errors where the caller's filters say so.
             for category in _ALLOWED:
                 warnings.simplefilter("ignore", category)
+            # An instance of its own, so that no check sees what another one changed or cached.
             contract = cls(*subject)
             getattr(contract, name)()
 
@@ -148,6 +152,7 @@ def assert_probabilities(values: Any, shape: tuple[int, ...], name: str) -> None
     assert isinstance(values, np.ndarray), f"{name} returned {type(values).__name__}, not an array"
     assert values.shape == shape, f"{name} returned the shape {values.shape}, expected {shape}"
     assert values.dtype.kind == "f", f"{name} returned {values.dtype}, expected floats"
+    # NaN is neither, and is found here, too.
     good = (values >= 0) & (values <= 1)
     assert good.all(), f"{name} returned {values[~good].flat[0]}, which is no probability"
 
@@ -160,6 +165,7 @@ class UserContract(Contract):
         self.n_positions = n_positions
         #: Places of the last two pages, which are shorter.
         self.n_short = (n_positions + 1) // 2
+        # All pages are full but the last two, which end half way.
         self.shown = np.ones((_N_PAGES, n_positions), dtype=bool)
         self.shown[-2:, self.n_short :] = False
 
@@ -168,6 +174,7 @@ class UserContract(Contract):
         """Arguments of ``click``: pages, the user of each and the context of each place."""
         user = self.user
         rng = np.random.default_rng(0)
+        # Grades are drawn for all places, and -1 marks the empty ones.
         grade = np.where(self.shown, rng.integers(2, size=self.shown.shape), -1)
         given = [self._judged(grade)]
         if user.user_weights is not None:
@@ -182,10 +189,12 @@ class UserContract(Contract):
         empty = -1
         if read is None:
             # The user reads no grades: probabilities of relevance, higher for better grades.
+            # Never 0, so that each place can be clicked, and a user who mixes up places is found.
             spread = np.random.default_rng(3).uniform(0.2, 1.0, grade.shape)
             relevance = (0.1 + 0.9 * grade) * spread
             read = relevance[self.shown]
             empty = -1.0 if self.user.marks_empty else 0.0
+        # Of the type of the mark: an integer where the user reads grades, else a float.
         judged = np.full(grade.shape, empty)
         judged[self.shown] = read
         return judged
@@ -211,6 +220,8 @@ class UserContract(Contract):
                 given += about
             signature = inspect.signature(getattr(user, name))
             try:
+                # Nothing is called: a method that fails for another reason is another check's
+                # business.
                 signature.bind(*given)
             except TypeError as error:
                 raise AssertionError(
@@ -218,10 +229,12 @@ class UserContract(Contract):
                 ) from None
 
     def check_examination(self) -> None:
+        # The curve by position, P(examined) of a page without clicks.
         curve = self.user.examination_at(self.n_positions)
         assert_probabilities(curve, (self.n_positions,), "examination_at")
 
     def check_grades(self) -> None:
+        # Both grades twice: a reader that drops repeated grades gives another shape.
         read = self.user.read_grades(np.array([0.0, 1.0, 1.0, 0.0]))
         if read is not None:
             shape = np.shape(read)
@@ -264,6 +277,7 @@ class UserContract(Contract):
     def check_clicks(self) -> None:
         pages = self.pages[0]
         kept = pages.copy()
+        # _click seeds its own generator, so that a second call must give the same.
         clicks = self._click(*self.pages)
         assert_array_equal(pages, kept, "click changed its argument")
         shape = clicks.shape
@@ -272,9 +286,12 @@ class UserContract(Contract):
         assert_array_equal(clicks, self._click(*self.pages), "the same rng gave other clicks")
 
     def check_click_rates(self) -> None:
+        # Each page in many sessions, one behind the other: the mean over them estimates P(click).
         many = [np.repeat(values, _N_REPEATS, axis=0) for values in self.pages]
         clicks = self._click(*many)
         rate = clicks.reshape(_N_PAGES, _N_REPEATS, -1).mean(axis=1)
+        # p (1 - p) of a Bernoulli draw; below 0 where p is no probability, which another check
+        # tells.
         variance = np.maximum(self.stated * (1 - self.stated), 0.0)
         error = np.sqrt(variance / _N_REPEATS)
         # A probability of 0 or 1 has no error but rounding.
@@ -296,6 +313,7 @@ class UserContract(Contract):
         # One curve for each context, and a context for each place.
         table = self.user.examination_table(self.n_positions)
         assert_probabilities(table, (len(vectors), self.n_positions), "examination_table")
+        # 20 pages without a document that is there twice.
         shown = np.arange(20 * self.n_positions).reshape(20, -1)
         drawn = self.user.draw_contexts(shown, np.random.default_rng(0))
         assert drawn.shape == shown.shape, (
@@ -314,11 +332,13 @@ class UserContract(Contract):
         # One curve for each user, and the share of each user in every query.
         table = self.user.examination_table(self.n_positions)
         assert_probabilities(table, (len(weights), self.n_positions), "examination_table")
+        # Eight queries that are asked alike.
         drawn = self.user.draw_query_weights(np.full(8, 1 / 8), np.random.default_rng(0))
         assert_probabilities(drawn, (len(weights), 8), "draw_query_weights")
         assert_near(drawn.sum(axis=1), 1, "rows of draw_query_weights do not sum to 1")
 
     def check_truth(self) -> None:
+        # Seven documents: the number differs from that of positions, so that no mix-up passes.
         doc_truth = self.user.document_truth(np.linspace(0.1, 1.0, 7))
         position_truth = self.user.truth_at(self.n_positions)
         for name, found in (("truth_at", position_truth), ("document_truth", doc_truth)):
@@ -330,6 +350,7 @@ class UserContract(Contract):
 
     def check_simulation(self) -> None:
         rng = np.random.default_rng(1)
+        # Queries of 3 to 8 candidates: some fill no page, and some have more than a page shows.
         qid = np.repeat(np.arange(10), rng.integers(3, 9, size=10))
         relevance = rng.integers(2, size=len(qid))
         documents = pd.DataFrame({"qid": qid, "doc": np.arange(len(qid)), "relevance": relevance})
@@ -352,11 +373,13 @@ class UserContract(Contract):
         # Candidates that were not shown have no position, and cannot be clicked.
         hidden = X["position"].isna().to_numpy()
         assert not clicks[hidden].any(), "a candidate that was not shown was clicked"
+        # What every truth holds, whatever the user adds to it.
         shapes = {"examination": (self.n_positions,), "relevance_probability": (len(documents),)}
         for key, shape in shapes.items():
             assert_probabilities(truth[key], shape, f"truth.{key}")
 
     def check_pickle(self) -> None:
+        # Simulations in other processes get their users this way.
         pickled = pickle.loads(pickle.dumps(self.user))
         found = pickled.click_probability(*self.pages)
         assert_array_equal(found, self.stated, "pickle changed the user")
