@@ -127,21 +127,20 @@ class EngineLog:
         are known to be ``rates``.
         """
         needs = [*needs]
+        # Columns that the caller names have no role, and may be called anything.
         named = [name for name in (click, sample_weight) if name is not None]
         frame, schema, reads = _opened(X, [*dict.fromkeys([*needs, *reads])], needs, named)
         called = repr(click) if called is None else called
-        columns = {name: _column(name, schema[name]) for name in reads}
-        columns.setdefault("impressions", nw.lit(1.0))
         # Which rows count, and as what.
-        _add_shown(columns, sample_weight)
+        columns = _columns_of(schema, reads, sample_weight)
         if click is not None:
             columns["click"] = _number(click)
-            rates = rates or not _are_counts(frame, columns, schema, called)
-            if not rates:
-                columns["n_clicks"] = columns["click"]
+            rates = _tell_clicks_apart(frame, columns, schema, rates, called)
         # Of columns without a role, such as bias factors, no value may be missing.
         own = [name for name in reads if name not in ROLES and name not in optional]
         scale = _check_rows(frame, columns, schema, called, map(missing_value, own))
+        # Rates become clicks by all that a row stands for; numbers of clicks have counted its
+        # impressions already.
         weight = _weight_of(frame, columns, schema)
         clicks = _clicks_of(columns, scale, weight if rates else columns.get("sample_weight"))
         return cls(frame, schema, columns, clicks, weight)
@@ -193,8 +192,7 @@ def _opened(X, reads, needs, named):
     numeric = [*numeric, *named]
     check_numbers(schema, numeric)
     if isinstance(frame, nw.DataFrame):
-        ids = [name for name in reads if name in IDS]
-        frame = _in_plain_types(frame, numeric, ids)
+        frame = _in_plain_types(frame, numeric, reads)
         schema = frame.schema
     if frame.implementation.is_polars():  # one query plan over all columns is faster
         frame = frame.lazy()
@@ -206,8 +204,14 @@ def _number(name):
     return nw.col(name).cast(nw.Float64).fill_nan(None)
 
 
-def _add_shown(columns, sample_weight):
-    """Add the columns ``served`` and ``shown``, which a sample weight tells apart."""
+def _columns_of(schema, reads, sample_weight):
+    """The columns that are read, with those that say which rows were ``served`` and ``shown``.
+
+    A sample weight tells both apart.
+    """
+    columns = {name: _column(name, schema[name]) for name in reads}
+    columns.setdefault("impressions", nw.lit(1.0))  # a row of a log that counts none is one
+    # A comparison with a missing value is null in engines, and such a row was not served.
     served = (columns["impressions"] > 0).fill_null(False)
     place = next((name for name in CODES if name in columns), None)
     if place is not None:
@@ -218,6 +222,18 @@ def _add_shown(columns, sample_weight):
         weight = _number(sample_weight)
         columns["sample_weight"] = weight
         columns["shown"] = served & (weight > 0)  # a weight of 0 excludes a row on purpose
+    return columns
+
+
+def _tell_clicks_apart(frame, columns, schema, rates, called):
+    """Whether clicks are rates; numbers of clicks get the name ``n_clicks``, too.
+
+    Faults of numbers of clicks are looked for under this name.
+    """
+    rates = rates or not _are_counts(frame, columns, schema, called)
+    if not rates:
+        columns["n_clicks"] = columns["click"]
+    return rates
 
 
 def _weight_of(frame, columns, schema):
@@ -284,7 +300,7 @@ def check_numbers(schema: nw.Schema, names: Iterable[str]) -> None:
     )
 
 
-def _in_plain_types(frame, counted, ids):
+def _in_plain_types(frame, counted, reads):
     """A frame in memory whose numbers and ids are of types that every operation takes.
 
     Arrow has no remainder, and no arithmetic of half precision; objects may be no numbers.
@@ -294,9 +310,9 @@ def _in_plain_types(frame, counted, ids):
         if not _is_plain_number(frame[name]):
             values = as_array(frame[name].to_numpy())
             plain[name] = numbers(f"The role {name!r}", values)
-    for name in ids:
-        dtype = frame[name].dtype
-        if dtype.is_float() and not _is_plain_number(frame[name]):
+    for name in reads:
+        is_float_id = name in IDS and frame[name].dtype.is_float()
+        if is_float_id and not _is_plain_number(frame[name]):
             plain[name] = as_index_values(as_array(frame[name].to_numpy()))
     new = (
         nw.new_series(name, values, backend=frame.implementation) for name, values in plain.items()
@@ -368,29 +384,38 @@ def _check_rows(frame, columns, schema, called, more):
     """Scale of click rates (1 but for grades); faults of the log, and ``more``, are reported."""
     kinds = {name: _kind(schema[name]) if name in IDS else "" for name in columns}
     faults = [*find_faults(kinds, known={"impressions"} - set(schema)), *more]
+    n_rows, largest, counts = _count_faults(frame, columns, faults)
+    if not n_rows:
+        NO_ROWS.report()
+    # An example of each fault that there is takes one more query.
+    found = [
+        (fault, _message_of(fault, n, frame.filter(wrong), columns, schema, called))
+        for fault, n, wrong in counts
+    ]
+    # Errors first, all in one; a log that has any is not worth a warning.
+    _raise(message for fault, message in found if fault.is_error)
+    for fault, message in found:
+        tell(fault.severity, message)
+    # Clicks above 1 that are no numbers of clicks are grades, which are scaled to [0, 1].
+    if largest is None or largest <= 1:
+        return 1.0
+    GRADES.report(0, float(largest), None, called)
+    return float(largest)
+
+
+def _count_faults(frame, columns, faults):
+    """Number of rows; the largest click, None if clicks are no rates; and those faults that rows
+    have, each with their number and a condition on them. All in one pass over the log."""
     expressions = Columns(columns, nw.Expr.is_null)
     wrong = [fault.wrong(expressions).fill_null(False) for fault in faults]
-    # All faults are counted in one pass over the log.
     counts = [each.cast(nw.Int64).sum().alias(str(i)) for i, each in enumerate(wrong)]
     is_rate = "click" in columns and "n_clicks" not in columns
     largest = columns["click"].max() if is_rate else nw.len()
     counts = frame.select(nw.len().alias("n"), largest.alias("largest"), *counts)
     n_rows, largest, *counts = collect(counts).row(0)
-    if not n_rows:
-        NO_ROWS.report()
-    found = []
-    for fault, rows, count in zip(faults, wrong, counts, strict=True):
-        if count:
-            example = frame.filter(rows)
-            message = _message_of(fault, int(count), example, columns, schema, called)
-            found.append((fault, message))
-    _raise(message for fault, message in found if fault.is_error)
-    for fault, message in found:
-        tell(fault.severity, message)
-    if not is_rate or largest <= 1:
-        return 1.0
-    GRADES.report(0, float(largest), None, called)
-    return float(largest)
+    triples = zip(faults, counts, wrong, strict=True)
+    found = [(fault, int(count), rows) for fault, count, rows in triples if count]
+    return n_rows, largest if is_rate else None, found
 
 
 def _message_of(fault, n_rows, wrong_rows, columns, schema, called):
@@ -531,18 +556,18 @@ class CellCount:
         mean = [each for each in mean if each in schema]
         optional = [*optional]
         features = [*features]
-        documents_by = ("qid", "doc") if documents else ("qid",)
-        needs = [*by, "doc"] if documents else by
+        documents_by = ["qid"]
+        needs = by
+        if documents:
+            documents_by = ["qid", "doc"]
+            needs = [*by, "doc"]
         # That two rows of a result page have one position is not looked at: it needs the pages.
         log = EngineLog.of(X, click, [*CHECKED, *mean], needs=needs, optional=optional)
         require_columns(schema, features)
         ids = [name for name in documents_by if name in schema]
         keys = list(dict.fromkeys([*ids, *by]))
-        values = {name: log.key(name) for name in keys}
-        values |= {f"_{name}": log.columns[name].cast(nw.Float64) for name in mean}
-        values |= {name: nw.col(name) for name in features}
-        rows = log.rows(values)
-        for name in optional:
+        rows = _rows_of_cells(log, keys, mean, features)
+        for name in optional:  # a cell without this key is none
             rows = rows.filter(~nw.col(name).is_null())
         return cls(rows, keys, features, mean, log.scope)
 
@@ -589,6 +614,15 @@ class CellCount:
         sums = [nw.col(f"_{name}").sum() for name in self.mean]
         values = [one_value(rows, name) for name in self.features]
         return count_by(rows, keys, *sums, *values).table
+
+
+def _rows_of_cells(log, keys, mean, features):
+    """The shown rows with the keys of their cells, features, and what is averaged (``_NAME``)."""
+    values = {name: log.key(name) for name in keys}
+    # A role may be a key and be averaged: its sum stands under a name of its own.
+    values |= {f"_{name}": log.columns[name].cast(nw.Float64) for name in mean}
+    values |= {name: nw.col(name) for name in features}
+    return log.rows(values)
 
 
 def frame_of(columns: Mapping[str, Any]) -> nw.DataFrame[Any]:

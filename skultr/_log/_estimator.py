@@ -227,20 +227,13 @@ class ReadsLogs:
         roles = _roles_of(names, y, given, self._roles_read)
         documents = given.get("documents")
         if is_frame(documents) and getattr(self, "_needs_features", False):
-            # The features of the log are not read where documents have theirs.
-            for name, role in roles.items():
-                if role == "feature":
-                    roles[name] = "not read"
-            roles |= dict.fromkeys(feature_columns(documents), "feature")
+            _take_features_of(documents, roles)
+        # Examination is learned from the clicks beside an outcome, which are read for it.
         if "click" in roles and _names_outcome(y):
             roles["click"] = "click"
         self.roles_ = roles
-        clicks = "click" if roles.get("click") == "click" else y
-        unit = None if clicks is None else _unit_of_several(X, clicks, given)
-        if unit is not None:
-            name = clicks if isinstance(clicks, str) else "y"
-            roles[name] = f"{roles.get(name, 'y')} ({unit} of several impressions)"
-        if in_memory:
+        _add_unit(roles, X, y, given)
+        if in_memory:  # elsewhere a look at the values takes a pass over the log
             _warn_of_unread(X, y, roles, given)
 
     def _tell_faults(self, error: ValueError, X: Any, y: Any = None, **given: Any) -> None:
@@ -306,6 +299,23 @@ def _roles_of(names, y, given, reads):
         else:
             found[name] = "ignored role"
     return found | {name: name for name in keywords}
+
+
+def _take_features_of(documents, roles):
+    """Say that features were read of the documents, and that those of the log were not."""
+    for name, role in roles.items():
+        if role == "feature":
+            roles[name] = "not read"
+    roles |= dict.fromkeys(feature_columns(documents), "feature")
+
+
+def _add_unit(roles, X, y, given):
+    """Say of the clicks what they count, where a row stands for several impressions."""
+    clicks = "click" if roles.get("click") == "click" else y
+    unit = None if clicks is None else _unit_of_several(X, clicks, given)
+    if unit is not None:
+        name = clicks if isinstance(clicks, str) else "y"
+        roles[name] = f"{roles.get(name, 'y')} ({unit} of several impressions)"
 
 
 def _is_named_by(y, name):
@@ -410,15 +420,16 @@ def mending_code(X: Any, y: Any, mends: Iterable[tuple[str, str]]) -> str:
     kind = int(frame.implementation.is_polars())  # the place of its line in each pair
     click = y if isinstance(y, str) else None
     names = [name for name in frame.columns if name != click]
+    # Columns first: what they become decides which rows are at fault.
     renamed = _roles_to_rename(names, frame.columns)
-    others = [name for name in names if not is_role(name) and name not in renamed]
-    text = [name for name in others if not _holds_numbers(frame, name)]
+    text = _features_without_numbers(frame, feature_names(names, renamed))
     lines = []
     if renamed:
         lines.append(RENAME[kind].format(renamed))
     if text:
         instead = "or make_pipeline(OnFeatures(TableVectorizer()), ranker), from skrub"
         lines.append(f"{DROP[kind].format(text)}  # {instead}")
+    # Then rows, in the order of their faults.
     for mend in mends:
         if y is not None and click is None:
             lines += _drop_clicks(mend, kind)
@@ -442,11 +453,15 @@ def _roles_to_rename(names, columns):
     return found
 
 
-def _holds_numbers(frame, name):
-    """Whether a column holds numbers, or lists of them."""
-    # By number, because names of pandas columns need not be strings.
-    column = frame[:, frame.columns.index(name)]
-    return kind_of(column) in ("number", "list")
+def _features_without_numbers(frame, names):
+    """Those of the named columns that hold neither numbers nor lists of them."""
+    found = []
+    for name in names:
+        # By number, because names of pandas columns need not be strings.
+        column = frame[:, frame.columns.index(name)]
+        if kind_of(column) not in ("number", "list"):
+            found.append(name)
+    return found
 
 
 # Frames that transformers return --------------------------------------------------------

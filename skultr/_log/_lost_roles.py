@@ -34,24 +34,35 @@ def refuse_roles_as_features(ranker: Any, X: Any, given: Mapping[str, Any]) -> N
 
     X is an array or a frame in memory, ``given`` are the other arguments of ``fit``.
     """
+    # What is left of the roles in X, and which lists it can still tell apart.
     is_named = is_frame(X)
     columns = column_names(X) if is_named else []
-    roles = [name for name in columns if is_role(name)]
-    renamed = [name for name in columns if _is_renamed(name)]
-    passed = [name for name in _OF_LISTS if given.get(name) is not None]
-    lost = {*_OF_LISTS} - {*roles, *passed}
+    roles = [*filter(is_role, columns)]
+    renamed = [*filter(_is_renamed, columns)]
+    lost = _roles_of_lists_lost(roles, given)
     around = _estimators_around(ranker)
     # A transformer that took roles for features and lost them, or passed them on renamed.
     takers = _takers_among(around)
-    is_lost = any(_loses(each, lost, is_named) for each in takers)
-    if takers and (renamed or is_lost):
+    if takers and (renamed or _lose_roles(takers, lost, is_named)):
         raise ValueError(_message(ranker, takers, around))
     # A selection of features that fits a ranker on a part of the columns: roles compete for it.
-    choosers = [model for model in around if hasattr(model, "get_support")]
+    choosers = _choosers_among(around)
     if roles and choosers:
         raise ValueError(_message(ranker, choosers, around, roles))
+    # A transformer outside of any pipeline: it stands nowhere around, only its names tell of it.
     if renamed and "qid" in lost:
         raise ValueError(_renamed_roles(ranker, renamed))
+
+
+def _roles_of_lists_lost(roles, given):
+    """Roles that tell lists apart and that the fit gets neither as a column nor as a keyword."""
+    passed = [name for name in _OF_LISTS if given.get(name) is not None]
+    return {*_OF_LISTS} - {*roles, *passed}
+
+
+def _choosers_among(around):
+    """Selections of features among the estimators around a learner."""
+    return [model for model in around if hasattr(model, "get_support")]
 
 
 def _renamed_roles(ranker, renamed):
@@ -65,11 +76,12 @@ def _renamed_roles(ranker, renamed):
     )
 
 
-def _loses(taker, lost, is_named):
-    """Whether a taker had the roles that are lost, or passes roles on as features."""
-    if lost & {*_roles_taken(taker)}:
-        return True
-    return _carries_roles(taker, is_named)
+def _lose_roles(takers, lost, is_named):
+    """Whether any taker had the roles that are lost, or passes roles on as features."""
+    for taker in takers:
+        if lost & {*_roles_taken(taker)} or _carries_roles(taker, is_named):
+            return True
+    return False
 
 
 def explain_roles_as_features(ranker: Any, error: Exception) -> None:

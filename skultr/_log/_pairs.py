@@ -95,14 +95,9 @@ def _read_frame(X, bias, click, sample_weight, called):
     schema = frame.collect_schema()
     refuse_index(X, [name for name in ("qid", "doc", "position", "bias") if name not in schema])
     columns = bias_columns(schema, bias)
-    if isinstance(click, str) and click == "click" and click not in schema:
-        click = None  # the default, of a log without clicks
     in_engine = isinstance(frame, nw.LazyFrame)
-    if in_engine and not isinstance(click, str | None):
-        raise ValueError(
-            f"click is an array and X is a lazy frame ({type(X).__module__}.{type(X).__name__}), "
-            "whose rows have no order; expected the name of a column of X."
-        )
+    click = _found_click(X, schema, click, in_engine)
+    # What the log must have, in one error for all that it lacks.
     needed = [*columns]
     if in_engine:  # in memory, documents without ids are equal rows of features
         needed.append("doc")
@@ -112,6 +107,7 @@ def _read_frame(X, bias, click, sample_weight, called):
     doc_row = None
     if not in_engine:
         frame, doc_row = _with_arrays(frame, columns, click, sample_weight)
+    # Clicks that came as an array were told apart from numbers of clicks when they were added.
     is_array = not isinstance(click, str | None)
     log = EngineLog.of(
         frame,
@@ -128,6 +124,18 @@ def _read_frame(X, bias, click, sample_weight, called):
         return pairs
     # Documents without ids are named by a row that has their features.
     return replace(pairs, doc_ids=None, doc_row=doc_row[pairs.doc_ids.to_numpy()])
+
+
+def _found_click(X, schema, click, in_engine):
+    """The name of the column of clicks, an array of clicks, or None for a log without any."""
+    if isinstance(click, str) and click == "click" and click not in schema:
+        return None  # the default of the parameter, and no wish
+    if in_engine and not isinstance(click, str | None):
+        raise ValueError(
+            f"click is an array and X is a lazy frame ({type(X).__module__}.{type(X).__name__}), "
+            "whose rows have no order; expected the name of a column of X."
+        )
+    return click
 
 
 def _count_pairs(log, schema, columns):
