@@ -58,6 +58,7 @@ _HASH_BITS = 44
 
 def is_in_engine(X: Any) -> bool:
     """True if X is a frame of an engine: lazy Polars, DuckDB, Dask, PySpark, ..."""
+    # The common case, a frame in memory, is told without wrapping it.
     if nw.dependencies.is_into_dataframe(X):
         return False
     return isinstance(nw.from_native(X, pass_through=True), nw.LazyFrame)
@@ -150,6 +151,7 @@ class EngineLog:
         """Scope of the ids of documents, or None if the log does not have it."""
         if "doc_scope" not in self.schema:
             return None
+        # One or two values, whatever the log has of rows.
         found = collect(self.frame.select("doc_scope").unique())["doc_scope"]
         return read_scope(None, found.to_numpy()) if len(found) else "query"
 
@@ -161,6 +163,7 @@ class EngineLog:
     def rows(self, values: Mapping[str, nw.Expr], *, shown: bool = True) -> Any:
         """Some values of the rows that were shown (or of all), with ``_click`` and ``_weight``."""
         frame = self.frame
+        # Without any of these columns all rows were shown, and no engine need filter.
         tells_shown = {*CODES, "impressions"} & {*self.schema}
         if shown and (tells_shown or "sample_weight" in self.columns):
             frame = frame.filter(self.columns["shown"])
@@ -175,6 +178,7 @@ class EngineLog:
     def count(self, keys: Collection[str]) -> Count:
         """The shown rows by some of the columns that were read."""
         rows = self.rows({name: self.key(name) for name in keys})
+        # In memory, integers are grouped faster than texts.
         rows, ids = code_ids(rows, keys)
         count = count_by(rows, keys, ids=ids)
         check_counts(count.weight, count.clicks)
@@ -188,6 +192,7 @@ def _opened(X, reads, needs, named):
     refuse_index(X, [name for name in (*reads, *named) if name not in schema])
     require_columns(schema, [*needs, *named])
     reads = [name for name in reads if name in schema]
+    # Types before values: text in place of numbers would fail in the words of each engine.
     numeric = [name for name in _NUMERIC if name in reads]
     numeric = [*numeric, *named]
     check_numbers(schema, numeric)
@@ -213,6 +218,7 @@ def _columns_of(schema, reads, sample_weight):
     columns.setdefault("impressions", nw.lit(1.0))  # a row of a log that counts none is one
     # A comparison with a missing value is null in engines, and such a row was not served.
     served = (columns["impressions"] > 0).fill_null(False)
+    # A row without a position (without a bias factor, if that is all) was not shown.
     place = next((name for name in CODES if name in columns), None)
     if place is not None:
         served = served & ~columns[place].is_null()
@@ -241,6 +247,7 @@ def _weight_of(frame, columns, schema):
     weight = None
     if "sample_weight" in columns:
         weight = columns["sample_weight"]
+        # A common factor of all sample weights changes nothing.
         weight = weight / _mean_weight(frame, columns, weight)
     if "impressions" not in schema:
         return weight
@@ -253,6 +260,7 @@ def _clicks_of(columns, scale, times):
     clicks = columns.get("click")
     if clicks is None:
         return None
+    # Most logs have no grades, and no expression grows without need.
     if scale != 1:
         clicks = clicks / scale
     return clicks if times is None else _whole_if_close(clicks * times)
@@ -323,6 +331,7 @@ def _in_plain_types(frame, counted, reads):
 def _is_plain_number(column):
     """Whether a column holds integers, booleans or floats of single or double precision."""
     dtype = column.dtype
+    # Columns of pandas that Arrow holds lack the operations that Arrow lacks.
     if column.implementation.is_pandas() and isinstance(column.to_native().dtype, pd.ArrowDtype):
         return False
     return dtype.is_integer() or dtype in (nw.Boolean, nw.Float32, nw.Float64)
@@ -330,6 +339,7 @@ def _is_plain_number(column):
 
 def _raise(errors):
     """Raise all errors at once, if there are any."""
+    # Some callers pass a generator.
     errors = list(errors)
     if len(errors) == 1:
         raise ValueError(errors[0])
@@ -359,6 +369,7 @@ def _facts_of(frame, columns):
     facts = ClickFacts.expressions(known)
     is_number = (known.click >= 0) & (known.click < np.inf)
     is_weight = (known.impressions >= 0) & (known.impressions < np.inf)
+    # A missing value is wrong as well: a comparison with it is null.
     is_wrong = ~(is_number & is_weight).fill_null(False)
     n_wrong = is_wrong.cast(nw.Int64).sum().alias("n_wrong")
     n_wrong, *facts = collect(frame.select(n_wrong, *facts)).row(0)
@@ -382,6 +393,7 @@ def _asks_pages(frame, columns, schema):
 
 def _check_rows(frame, columns, schema, called, more):
     """Scale of click rates (1 but for grades); faults of the log, and ``more``, are reported."""
+    # Which ids may have lost digits depends on the type of their column.
     kinds = {name: _kind(schema[name]) if name in IDS else "" for name in columns}
     faults = [*find_faults(kinds, known={"impressions"} - set(schema)), *more]
     n_rows, largest, counts = _count_faults(frame, columns, faults)
@@ -424,6 +436,7 @@ def _message_of(fault, n_rows, wrong_rows, columns, schema, called):
     ids = [role for role in ("qid", "doc") if role in schema]
     # A row in the order of the engine, which may be another one each time.
     row = collect(wrong_rows.select(*ids, columns[name].alias("_value")).head(1))
+    # As Python writes values: np.int64(3) would be no help in a message.
     *example, value = map(python_value, row.row(0))
     where = ", ".join(f"{role} {each!r}" for role, each in zip(ids, example, strict=True))
     if ids:
@@ -435,6 +448,7 @@ def _kind(dtype):
     """Kind of the values as NumPy calls it, as far as faults of ids ask for it."""
     if dtype.is_float():
         return "f" if dtype == nw.Float32 else "d"
+    # Only signed integers can be -1, which looks like padding.
     return "i" if dtype.is_signed_integer() else "O"
 
 
@@ -465,6 +479,7 @@ class Count:
     @cached_property
     def weight(self) -> Floats:
         """Impressions of each key."""
+        # Without impressions and sample weights each row is one impression.
         name = "_weight" if "_weight" in self.table.columns else "_n"
         return self.table[name].to_numpy().astype(float)
 
@@ -564,6 +579,7 @@ class CellCount:
         # That two rows of a result page have one position is not looked at: it needs the pages.
         log = EngineLog.of(X, click, [*CHECKED, *mean], needs=needs, optional=optional)
         require_columns(schema, features)
+        # Documents without a query are those of one query.
         ids = [name for name in documents_by if name in schema]
         keys = list(dict.fromkeys([*ids, *by]))
         rows = _rows_of_cells(log, keys, mean, features)
@@ -588,11 +604,13 @@ class CellCount:
             NO_ROW_SHOWN.report()
         columns = {name: table[name] for name in [*self.keys, *self.features]}
         columns["impressions"] = weight
+        # Each cell is a list of its own: which of them shared a page is not known.
         columns["session"] = np.arange(n_cells)
         if self.scope is not None:
             columns["doc_scope"] = np.full(n_cells, self.scope, dtype=object)
         for name in self.mean:
             columns[name] = _mean_of_documents(count, name)
+        # Without clicks the cells are wanted for what was shown.
         clicks = np.zeros(n_cells) if count.clicks is None else count.clicks
         # Sums of rates may be a rounding error above the impressions.
         rate = np.minimum(clicks / weight, 1.0)
@@ -641,6 +659,7 @@ def _mean_of_documents(count, name):
     doc, ids = count.codes("doc")
     if "qid" in count.table.columns:
         doc, *_ = pairs_of_codes(count.codes("qid")[0], doc, len(ids))
+    # By document, whatever else its cells differ in.
     total = np.bincount(doc, count.table[f"_{name}"].to_numpy())
     n_rows = np.bincount(doc, count.table["_n"].to_numpy())
     return (total / n_rows)[doc]
@@ -755,6 +774,7 @@ def value_bits(series: nw.Series[Any]) -> Ints:
         values = series.cast(nw.Float64).to_numpy() + 0.0  # one zero, and one NaN
         return np.where(np.isnan(values), np.nan, values).view(np.int64)
     if isinstance(dtype, nw.List | nw.Array):
+        # Lists have no hash, and tuples have one.
         cells = [None if cell is None else tuple(cell) for cell in series.to_list()]
         return pd.factorize(pd.Series(cells, dtype=object))[0]
     return encode_ids(series)[0]
@@ -765,6 +785,7 @@ def _shifted(columns):
     shift = np.uint64(64 - _HASH_BITS)
     hashes = {}
     for number in range(2):
+        # The number of the hash enters first, so that the two differ.
         salt = np.full(len(columns[0]), number, dtype=np.int64)
         hashed = hash_columns([salt, *columns]) >> shift
         hashes[f"_hash{number}"] = hashed.view(np.int64)
@@ -784,6 +805,7 @@ def _hashes_polars(names):
 
 
 def _hashes_sql(names):
+    # Names are quoted as SQL asks for it.
     names = ['"' + name.replace('"', '""') + '"' for name in names]
     # The second hash is one of the columns in another order, with a constant before them.
     orders = (", ".join(names), ", ".join(["1", *names[::-1]]))

@@ -18,11 +18,6 @@ from .._base._typing import Floats, Ints
 from ..exceptions import ClickDataWarning, warn_user
 from ._roles import as_numbers, feature_columns, is_frame, wrapped
 
-#: A column has an offset if its values are this many times larger than their range.
-_RATIO = 100.0
-#: Offsets are rounded to this part of the range, so that subtracting them loses no digits.
-_STEPS = 1024
-
 
 class FeatureOffsets(NamedTuple):
     """What is taken off some columns."""
@@ -63,7 +58,8 @@ def find_offsets(
         if least == most:
             _warn_if_varying(raw, place)
         elif is_far(least, most):
-            unit = 2.0 ** np.floor(np.log2(most - least)) / _STEPS
+            # In steps of a 1024th of the range, so that subtracting it loses no digits.
+            unit = 2.0 ** np.floor(np.log2(most - least)) / 1024
             columns.append(place)
             values.append(np.rint(least / unit) * unit)
             different = np.unique(exact[~np.isnan(exact)])
@@ -97,7 +93,8 @@ def is_far(low, high):
     high = np.float64(high)
     # A range with 0 in it is never small beside its values.
     is_one_sign = (low != 0) & (low * high > 0)
-    return is_one_sign & (np.abs(low) > _RATIO * (high - low))
+    # float32 keeps 24 bits of a value, and thereby 17 of a range that is a hundredth of it.
+    return is_one_sign & (np.abs(low) > 100 * (high - low))
 
 
 def _feature(X, place, names):

@@ -71,6 +71,7 @@ def read_column(X: Any, name: str) -> NDArray[Any]:
 
 def as_pandas(X: Any, names: Iterable[str]) -> pd.DataFrame:
     """Some columns of a frame as a frame of pandas, with rows numbered from 0."""
+    # Column by column, whatever kind of frame X is.
     columns = {name: as_index_values(read_column(X, name)) for name in names}
     for name, values in columns.items():
         if values.ndim > 1:  # one list per row
@@ -244,6 +245,7 @@ def read_scope(X: Any, value: Any = None) -> str:
 
 def refuse_index(X: Any, names: Iterable[str]) -> None:
     """An error if columns that X lacks are levels of its index (pandas), which nobody reads."""
+    # Polars and Arrow have no index, and few frames of pandas have names there.
     levels = getattr(getattr(X, "index", None), "names", None) or []
     if not {*names} & {*levels}:
         return
@@ -319,6 +321,7 @@ def read_values(
     """The features of a frame; ``known`` are the categories that a fit has found."""
     plan = feature_plan(X, _ROLES)
     others = column_names(X) if plan is None else plan.others
+    # Teams are text; a column of numbers would be a feature under any other name.
     if "team" in others:
         check_team(_frame_of(X)["team"].dtype)
     if plan is not None and plan.is_plain and plan.names:
@@ -432,6 +435,7 @@ def refuse_missing(values: NDArray[np.float32], names: Sequence[Any], why: str) 
     missing = np.isnan(values)
     if not missing.any():
         return
+    # Ten columns are enough to see what happened.
     places = np.flatnonzero(missing.any(axis=0))
     shown = [
         f"{names[place]!r} ({missing[:, place].mean():.2%} of the rows)" for place in places[:10]
@@ -611,9 +615,6 @@ def numbers(what: str, value: NDArray[Any]) -> Floats:
 # Which columns are features, and of which kind, is kept by schema: a request of 100 rows costs
 # less to score than its columns cost to look at one by one.
 
-#: Plans that are kept; one takes some kilobytes.
-_N_PLANS = 128
-
 
 class FeaturePlan(NamedTuple):
     """What the names and types of a frame's columns determine."""
@@ -778,6 +779,7 @@ def list_values(column: nw.Series[Any]) -> NDArray[np.float32]:
     if cells.ndim > 1:
         return cells.astype(np.float32)
     is_there = np.array([np.ndim(cell) > 0 for cell in cells], dtype=bool)
+    # Missing lists have no length, and become rows of NaN.
     lengths = sorted({len(cell) for cell in cells[is_there]})
     if len(lengths) != 1:
         raise ValueError(
@@ -789,7 +791,7 @@ def list_values(column: nw.Series[Any]) -> NDArray[np.float32]:
     return values
 
 
-@lru_cache(maxsize=_N_PLANS)
+@lru_cache(maxsize=128)  # a plan takes some kilobytes
 def _plan(columns, types, left_out):
     if len(set(columns)) < len(columns) or not all(type(name) is str for name in columns):
         return None
