@@ -214,7 +214,7 @@ def _are_means_of_grades(values):
     is_mean = np.zeros(len(values), dtype=bool)
     for n_judges in range(1, 6):
         total = n_judges * values
-        # Two digits are right up to 0.005, and floats are so up to less than a thousandth.
+        # A mean with two digits is off by up to 0.005; the rest is room for rounding.
         is_mean |= np.abs(total - np.rint(total)) <= 0.006 * n_judges
     return is_mean.mean() > NEARLY_ALL.value
 
@@ -310,7 +310,7 @@ def impressions_too_many(rows: Any) -> Iterator[dict[str, Any]]:
     impressions = _impressions_of_all_or_none(rows)
     if impressions is None or (impressions % 1 != 0).any():
         return
-    # One row of all or none is chance, and many are not.
+    # One row that was clicked in all of its impressions is chance, and a hundred are none.
     several = (impressions > 1) & (rows.click > 0)
     if several.sum() >= MANY.value and impressions.max() >= IMPRESSIONS_OF_A_ROW.value:
         yield {"most": impressions.max()}
