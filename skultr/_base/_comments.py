@@ -59,6 +59,7 @@ def ids_of(parts: Sequence[Comments], name: str) -> tuple[list[list[str]] | None
     ValueError
         If only some rows have an id that is called so.
     """
+    # First choice: ids that are called so. All rows have one, or none may.
     n_rows = sum(part.n_rows for part in parts)
     n_named = sum(len(part.named) for part in parts)
     if 0 < n_named < n_rows:
@@ -68,6 +69,11 @@ def ids_of(parts: Sequence[Comments], name: str) -> tuple[list[list[str]] | None
         )
     if n_named:
         return [part.named for part in parts], ""
+    return _ids_among_words(parts, n_rows, name)
+
+
+def _ids_among_words(parts, n_rows, name):
+    """As :func:`ids_of`, where no id is called so: the first words of the comments, perhaps."""
     n_words = sum(len(part.words) for part in parts)
     n_digits = sum(part.n_digits for part in parts)
     if n_words < n_rows or not n_rows:
@@ -78,8 +84,14 @@ def ids_of(parts: Sequence[Comments], name: str) -> tuple[list[list[str]] | None
     # Words of titles have digits, or stand alone, in some rows only.
     if max(n_digits, n_alone) == n_rows and n_again <= IDS_AGAIN.value * n_rows:
         return words, ""
-    first = next(each[0] for each in words)
+    return _ids_in_doubt(words, n_again, n_rows, name)
+
+
+def _ids_in_doubt(words, n_again, n_rows, name):
+    """As :func:`ids_of`, where all rows have a comment and not all first words look like ids."""
+    first = words[0][0]
     example = f"the first word of its comment, such as {first!r}"
+    # An id names one document of its query: words that come again are none.
     if n_again:
         return None, (
             f"{name} has a comment in every row, but {example}, comes again in its query in "

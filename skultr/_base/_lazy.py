@@ -20,6 +20,7 @@ def lazy_names(
     submodules = set(submodules)
 
     def __getattr__(name: str) -> Any:
+        # Python asks here only for names that the package does not have yet.
         if name in home_of:
             return getattr(import_module(f".{home_of[name]}", package), name)
         if name in submodules:

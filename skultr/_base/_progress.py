@@ -19,6 +19,7 @@ _VARIABLE = "SKULTR_PROGRESS"
 _EVERY = 1.0
 
 _logger = logging.getLogger("skultr")
+# The program decides, if it has set a level; otherwise the package is silent.
 if _logger.level == logging.NOTSET:  # a program that logs at INFO has not asked for progress
     _logger.setLevel(logging.WARNING)
 
@@ -70,6 +71,7 @@ def show_progress(show: bool = True) -> None:
     if not isinstance(show, bool):
         raise TypeError(f"show must be True or False, got {show!r}.")
     if show:
+        # For worker processes, which inherit the environment.
         os.environ[_VARIABLE] = "1"
         _logger.setLevel(logging.INFO)
         _logger.addHandler(_printed)
@@ -87,6 +89,7 @@ class Steps:
         self.total = total
         self.most = most
         self.n = 0
+        # When the last step was done; what is left is known from there on.
         self.start = self.counted = time.monotonic()
 
     def count(self, n: int = 1) -> None:
@@ -112,6 +115,7 @@ class Steps:
     def left(self) -> float:
         """Seconds left, if it has a known number of steps, of which one is done."""
         assert self.total
+        # At the speed so far, less what has passed since the last step.
         seconds_per_step = (self.counted - self.start) / self.n
         left = seconds_per_step * (self.total - self.n)
         since_counted = time.monotonic() - self.counted
@@ -136,6 +140,7 @@ def working(what: str) -> Iterator[None]:
         yield
     finally:
         _stack.reset(token)
+    # Only the outermost work ends with a line, and only if it took long.
     passed = time.monotonic() - work.start
     if not outer and passed >= _EVERY:
         _logger.info("%s: done in %s", what, _text_of(passed))
@@ -147,6 +152,7 @@ def progress(
     """The same steps, of which each is reported when it is done."""
     if not _is_on():
         return steps
+    # A generator has no length: then steps are counted without an end.
     if total is None and most is None and isinstance(steps, Sized):
         total = len(steps)
     return _reported(steps, Steps(what, total, most))
@@ -180,6 +186,7 @@ def _report(stack):
     now = time.monotonic()
     if now - _Clock.last < _EVERY:
         return
+    # All work of the process shares one clock, however deep it is.
     _Clock.last = now
     # The outermost work whose end is known says how long it will take.
     counted = next((work for work in stack if work.total and work.n), None)
@@ -191,11 +198,13 @@ def _report(stack):
 
 
 def _text_of(seconds):
+    # From two hours on in hours: "1.1 h" says less than "66 min".
     for size, unit in ((3600, "h"), (60, "min")):
         if seconds >= 2 * size:
             return f"{seconds / size:.1f} {unit}"
     return f"{seconds:.0f} s"
 
 
+# In a worker process, or a program that was started so.
 if os.environ.get(_VARIABLE) == "1":
     show_progress()

@@ -13,8 +13,6 @@ from ._sklearn import StrOptions
 
 #: What ``_published`` may set that is no parameter, in words.
 _HIDDEN = {"_averages_weights": "the weights of the last step (or of the best epoch)"}
-#: Characters in a line of a docstring, which is indented.
-_WIDTH = 92
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -48,6 +46,7 @@ def as_published(estimator: Any) -> Iterator[None]:
 
     Afterwards all parameters are what they were. Without ``variant="published"`` nothing changes.
     """
+    # Parameters are attributes: they are exchanged, and put back whatever happens.
     settings = published_settings(estimator)
     before = {name: vars(estimator)[name] for name in settings if name in vars(estimator)}
     vars(estimator).update(settings)
@@ -55,6 +54,7 @@ def as_published(estimator: Any) -> Iterator[None]:
         yield
     finally:
         for name in settings.keys() - before.keys():
+            # Settings that had no attribute before, only a default of the class.
             vars(estimator).pop(name, None)
         vars(estimator).update(before)
 
@@ -66,12 +66,14 @@ def published_settings(estimator: Any) -> dict[str, Any]:
     cls = type(estimator)
     settings = {}
     for name, value in getattr(estimator, "_published", {}).items():
+        # A value that the user has chosen stays, also in the published variant.
         if _is_default(getattr(estimator, name), getattr(cls, name)):
             settings[name] = value
     return settings
 
 
 def _is_default(value, default):
+    # Of one type, because 1 == True and 1 == 1.0.
     return value is default or (type(value) is type(default) and value == default)
 
 
@@ -83,7 +85,8 @@ def _in_words(settings):
     if not shown:
         return "No other default changes."
     text = f"In place of defaults it has {', '.join(shown)}. Other values that are given stay."
-    return textwrap.fill(text, _WIDTH, break_on_hyphens=False)
+    # Lines of 92 characters, because docstrings of classes are indented.
+    return textwrap.fill(text, 92, break_on_hyphens=False)
 
 
 def _code(value):

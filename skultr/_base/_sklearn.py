@@ -41,6 +41,7 @@ def silent_clone(estimator: Any) -> Any:
     """
     estimator = clone(estimator)
     for part in (estimator, *estimator.get_params().values()):
+        # Classes may be parameters, too, and their attributes are not those of a clone.
         if not isinstance(part, type):
             getattr(part, "__dict__", {}).pop("_skl_callbacks", None)
     return estimator
@@ -54,10 +55,12 @@ def seeded_clone(estimator: Any, random_state: RandomState) -> Any:
     estimator = clone(estimator)
     params = estimator.get_params()
     parts = {"": estimator, **{f"{name}__": part for name, part in params.items()}}
+    # Names of parameters begin with the part that they belong to.
     drawing = [prefix for prefix, part in parts.items() if _draws_seeds(part)]
     seeds = {}
     for name, value in params.items():
         is_seed = name.rpartition("__")[2] == "random_state"
+        # A seed that the user has set stays, and so do those that a composition draws.
         if is_seed and value is None and not _is_inside(name, drawing):
             seeds[name] = random_state
     estimator.set_params(**seeds)  # FrozenEstimator.set_params returns None

@@ -35,6 +35,7 @@ class VisibleStream:
 
     def write(self, text: str) -> int:
         """Write a text; characters that the encoding lacks are escaped, too."""
+        # A stream in memory has no encoding.
         encoding = getattr(self._stream, "encoding", None) or "utf-8"
         shown = visible_text(text).encode(encoding, "backslashreplace").decode(encoding)
         self._stream.write(shown)

@@ -58,6 +58,7 @@ def threads_of(n_jobs: int | None) -> int:
     >>> threads_of(None), threads_of(3)
     (1, 3)
     """
+    # A number that the user has set holds, even in a worker.
     found = effective_n_jobs(n_jobs)
     share = share_of_worker()
     is_number = n_jobs is None or n_jobs >= 0  # a negative one counts from all cores
@@ -123,6 +124,7 @@ class _Blas(threading.local):
         self.one = one
         shared = _Blas
         with shared.lock:
+            # The first who asks keeps the numbers, and the last who leaves puts them back.
             if one and not shared.askers:
                 shared.before = _set_to_one(_blas_libraries())
             shared.askers += 1 if one else -1

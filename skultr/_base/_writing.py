@@ -22,8 +22,6 @@ except ImportError:  # Windows: what a killed process left stays
 
 #: What the file ``lock`` of a folder holds: a folder without it is none of ours.
 _MARK = b"skultr writes here. If no process does any more, the next write deletes this folder.\n"
-#: Bytes of a name that the name of the folder repeats: file systems allow 255 in all.
-_NAME_BYTES = 200
 
 
 @contextmanager
@@ -32,7 +30,9 @@ def folder_beside(path: Path) -> Iterator[Path]:
 
     So are those that killed processes left there.
     """
-    stem = f".{os.fsdecode(os.fsencode(path.name)[:_NAME_BYTES])}-"
+    # Up to 200 bytes of the name: file systems allow 255 in all.
+    stem = f".{os.fsdecode(os.fsencode(path.name)[:200])}-"
+    # What killed processes left, before more is written.
     for each in path.parent.glob(f"{escape(stem)}*"):
         _delete_if_left(each)
     folder = Path(tempfile.mkdtemp(prefix=stem, dir=path.parent))
@@ -97,6 +97,7 @@ def refuse_to_replace(
     IsADirectoryError
         If it is a folder.
     """
+    # First the worst: a file that is read would be lost before it is read whole.
     if is_one_of(path, inputs):
         raise FileExistsError(
             f"{path} is a file that is read, and would be overwritten. Name another place to "

@@ -43,12 +43,11 @@ def as_known_rates(values: NDArray[Any]) -> ClickRates:
 
 
 # What the values are --------------------------------------------------------------------
-#: Relative error up to which a rate times its impressions is a whole number.
-_ROUNDING = 1e-6
 #: What rows tell of the unit of ``click``, by conditions on arrays or on expressions.
 _CONDITIONS: Mapping[str, Callable[[Any], Any]] = {
     "fractions": lambda c: c.click % 1 != 0,
-    "broken": lambda c: (c.click - c.click.round()) ** 2 > (_ROUNDING * c.click) ** 2,
+    # Up to a relative error of 1e-6, a rate times its impressions is a whole number.
+    "broken": lambda c: (c.click - c.click.round()) ** 2 > (1e-6 * c.click) ** 2,
     "split": lambda c: c.impressions % 1 != 0,
     "above": lambda c: (c.impressions > 0) & (c.click > c.impressions),
     "unclear": lambda c: (c.click == 1) & (c.impressions > 1),
@@ -116,12 +115,20 @@ def are_counts(facts: ClickFacts, in_all: Callable[[], bool], called: str | None
     # would be fractions, too.
     if facts.fractions or facts.above or facts.split or not facts.unclear:
         return False
-    # y is 0 and 1 alone: either it is known from the pages, or a warning says how it is read.
+    return not _are_in_all(facts, in_all, called)
+
+
+def _are_in_all(facts, in_all, called):
+    """Whether 1 is a click in all impressions of a row, where y is 0 and 1 alone.
+
+    The pages tell; where they cannot, and much depends on it, a warning says how y is read.
+    """
     is_rate = in_all()
+    # Read as rates, y has all impressions of these rows as clicks; as counts, one of each row.
     if not is_rate or facts.in_unclear > TIMES_THE_CLICKS.value * facts.unclear:
         unclear = RATES_OR_COUNTS if is_rate else COUNTS_OR_RATES
         unclear.report(int(facts.unclear), float(facts.impressions), None, called)
-    return not is_rate
+    return is_rate
 
 
 class PageFacts(NamedTuple):

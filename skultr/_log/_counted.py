@@ -58,6 +58,7 @@ _HASH_BITS = 44
 
 def is_in_engine(X: Any) -> bool:
     """True if X is a frame of an engine: lazy Polars, DuckDB, Dask, PySpark, ..."""
+    # The common case, a frame in memory, is told without wrapping it.
     if nw.dependencies.is_into_dataframe(X):
         return False
     return isinstance(nw.from_native(X, pass_through=True), nw.LazyFrame)
@@ -127,21 +128,20 @@ class EngineLog:
         are known to be ``rates``.
         """
         needs = [*needs]
+        # Columns that the caller names have no role, and may be called anything.
         named = [name for name in (click, sample_weight) if name is not None]
         frame, schema, reads = _opened(X, [*dict.fromkeys([*needs, *reads])], needs, named)
         called = repr(click) if called is None else called
-        columns = {name: _column(name, schema[name]) for name in reads}
-        columns.setdefault("impressions", nw.lit(1.0))
         # Which rows count, and as what.
-        _add_shown(columns, sample_weight)
+        columns = _columns_of(schema, reads, sample_weight)
         if click is not None:
             columns["click"] = _number(click)
-            rates = rates or not _are_counts(frame, columns, schema, called)
-            if not rates:
-                columns["n_clicks"] = columns["click"]
+            rates = _tell_clicks_apart(frame, columns, schema, rates, called)
         # Of columns without a role, such as bias factors, no value may be missing.
         own = [name for name in reads if name not in ROLES and name not in optional]
         scale = _check_rows(frame, columns, schema, called, map(missing_value, own))
+        # Rates become clicks by all that a row stands for; numbers of clicks have counted its
+        # impressions already.
         weight = _weight_of(frame, columns, schema)
         clicks = _clicks_of(columns, scale, weight if rates else columns.get("sample_weight"))
         return cls(frame, schema, columns, clicks, weight)
@@ -151,6 +151,7 @@ class EngineLog:
         """Scope of the ids of documents, or None if the log does not have it."""
         if "doc_scope" not in self.schema:
             return None
+        # One or two values, whatever the log has of rows.
         found = collect(self.frame.select("doc_scope").unique())["doc_scope"]
         return read_scope(None, found.to_numpy()) if len(found) else "query"
 
@@ -162,6 +163,7 @@ class EngineLog:
     def rows(self, values: Mapping[str, nw.Expr], *, shown: bool = True) -> Any:
         """Some values of the rows that were shown (or of all), with ``_click`` and ``_weight``."""
         frame = self.frame
+        # Without any of these columns all rows were shown, and no engine need filter.
         tells_shown = {*CODES, "impressions"} & {*self.schema}
         if shown and (tells_shown or "sample_weight" in self.columns):
             frame = frame.filter(self.columns["shown"])
@@ -176,6 +178,7 @@ class EngineLog:
     def count(self, keys: Collection[str]) -> Count:
         """The shown rows by some of the columns that were read."""
         rows = self.rows({name: self.key(name) for name in keys})
+        # In memory, integers are grouped faster than texts.
         rows, ids = code_ids(rows, keys)
         count = count_by(rows, keys, ids=ids)
         check_counts(count.weight, count.clicks)
@@ -189,12 +192,12 @@ def _opened(X, reads, needs, named):
     refuse_index(X, [name for name in (*reads, *named) if name not in schema])
     require_columns(schema, [*needs, *named])
     reads = [name for name in reads if name in schema]
+    # Types before values: text in place of numbers would fail in the words of each engine.
     numeric = [name for name in _NUMERIC if name in reads]
     numeric = [*numeric, *named]
     check_numbers(schema, numeric)
     if isinstance(frame, nw.DataFrame):
-        ids = [name for name in reads if name in IDS]
-        frame = _in_plain_types(frame, numeric, ids)
+        frame = _in_plain_types(frame, numeric, reads)
         schema = frame.schema
     if frame.implementation.is_polars():  # one query plan over all columns is faster
         frame = frame.lazy()
@@ -206,9 +209,16 @@ def _number(name):
     return nw.col(name).cast(nw.Float64).fill_nan(None)
 
 
-def _add_shown(columns, sample_weight):
-    """Add the columns ``served`` and ``shown``, which a sample weight tells apart."""
+def _columns_of(schema, reads, sample_weight):
+    """The columns that are read, with those that say which rows were ``served`` and ``shown``.
+
+    A sample weight tells both apart.
+    """
+    columns = {name: _column(name, schema[name]) for name in reads}
+    columns.setdefault("impressions", nw.lit(1.0))  # a row of a log that counts none is one
+    # A comparison with a missing value is null in engines, and such a row was not served.
     served = (columns["impressions"] > 0).fill_null(False)
+    # A row without a position (without a bias factor, if that is all) was not shown.
     place = next((name for name in CODES if name in columns), None)
     if place is not None:
         served = served & ~columns[place].is_null()
@@ -218,6 +228,18 @@ def _add_shown(columns, sample_weight):
         weight = _number(sample_weight)
         columns["sample_weight"] = weight
         columns["shown"] = served & (weight > 0)  # a weight of 0 excludes a row on purpose
+    return columns
+
+
+def _tell_clicks_apart(frame, columns, schema, rates, called):
+    """Whether clicks are rates; numbers of clicks get the name ``n_clicks``, too.
+
+    Faults of numbers of clicks are looked for under this name.
+    """
+    rates = rates or not _are_counts(frame, columns, schema, called)
+    if not rates:
+        columns["n_clicks"] = columns["click"]
+    return rates
 
 
 def _weight_of(frame, columns, schema):
@@ -225,6 +247,7 @@ def _weight_of(frame, columns, schema):
     weight = None
     if "sample_weight" in columns:
         weight = columns["sample_weight"]
+        # A common factor of all sample weights changes nothing.
         weight = weight / _mean_weight(frame, columns, weight)
     if "impressions" not in schema:
         return weight
@@ -237,6 +260,7 @@ def _clicks_of(columns, scale, times):
     clicks = columns.get("click")
     if clicks is None:
         return None
+    # Most logs have no grades, and no expression grows without need.
     if scale != 1:
         clicks = clicks / scale
     return clicks if times is None else _whole_if_close(clicks * times)
@@ -284,7 +308,7 @@ def check_numbers(schema: nw.Schema, names: Iterable[str]) -> None:
     )
 
 
-def _in_plain_types(frame, counted, ids):
+def _in_plain_types(frame, counted, reads):
     """A frame in memory whose numbers and ids are of types that every operation takes.
 
     Arrow has no remainder, and no arithmetic of half precision; objects may be no numbers.
@@ -294,9 +318,9 @@ def _in_plain_types(frame, counted, ids):
         if not _is_plain_number(frame[name]):
             values = as_array(frame[name].to_numpy())
             plain[name] = numbers(f"The role {name!r}", values)
-    for name in ids:
-        dtype = frame[name].dtype
-        if dtype.is_float() and not _is_plain_number(frame[name]):
+    for name in reads:
+        is_float_id = name in IDS and frame[name].dtype.is_float()
+        if is_float_id and not _is_plain_number(frame[name]):
             plain[name] = as_index_values(as_array(frame[name].to_numpy()))
     new = (
         nw.new_series(name, values, backend=frame.implementation) for name, values in plain.items()
@@ -307,6 +331,7 @@ def _in_plain_types(frame, counted, ids):
 def _is_plain_number(column):
     """Whether a column holds integers, booleans or floats of single or double precision."""
     dtype = column.dtype
+    # Columns of pandas that Arrow holds lack the operations that Arrow lacks.
     if column.implementation.is_pandas() and isinstance(column.to_native().dtype, pd.ArrowDtype):
         return False
     return dtype.is_integer() or dtype in (nw.Boolean, nw.Float32, nw.Float64)
@@ -314,6 +339,7 @@ def _is_plain_number(column):
 
 def _raise(errors):
     """Raise all errors at once, if there are any."""
+    # Some callers pass a generator.
     errors = list(errors)
     if len(errors) == 1:
         raise ValueError(errors[0])
@@ -343,6 +369,7 @@ def _facts_of(frame, columns):
     facts = ClickFacts.expressions(known)
     is_number = (known.click >= 0) & (known.click < np.inf)
     is_weight = (known.impressions >= 0) & (known.impressions < np.inf)
+    # A missing value is wrong as well: a comparison with it is null.
     is_wrong = ~(is_number & is_weight).fill_null(False)
     n_wrong = is_wrong.cast(nw.Int64).sum().alias("n_wrong")
     n_wrong, *facts = collect(frame.select(n_wrong, *facts)).row(0)
@@ -366,31 +393,41 @@ def _asks_pages(frame, columns, schema):
 
 def _check_rows(frame, columns, schema, called, more):
     """Scale of click rates (1 but for grades); faults of the log, and ``more``, are reported."""
+    # Which ids may have lost digits depends on the type of their column.
     kinds = {name: _kind(schema[name]) if name in IDS else "" for name in columns}
     faults = [*find_faults(kinds, known={"impressions"} - set(schema)), *more]
+    n_rows, largest, counts = _count_faults(frame, columns, faults)
+    if not n_rows:
+        NO_ROWS.report()
+    # An example of each fault that there is takes one more query.
+    found = [
+        (fault, _message_of(fault, n, frame.filter(wrong), columns, schema, called))
+        for fault, n, wrong in counts
+    ]
+    # Errors first, all in one; a log that has any is not worth a warning.
+    _raise(message for fault, message in found if fault.is_error)
+    for fault, message in found:
+        tell(fault.severity, message)
+    # Clicks above 1 that are no numbers of clicks are grades, which are scaled to [0, 1].
+    if largest is None or largest <= 1:
+        return 1.0
+    GRADES.report(0, float(largest), None, called)
+    return float(largest)
+
+
+def _count_faults(frame, columns, faults):
+    """Number of rows; the largest click, None if clicks are no rates; and those faults that rows
+    have, each with their number and a condition on them. All in one pass over the log."""
     expressions = Columns(columns, nw.Expr.is_null)
     wrong = [fault.wrong(expressions).fill_null(False) for fault in faults]
-    # All faults are counted in one pass over the log.
     counts = [each.cast(nw.Int64).sum().alias(str(i)) for i, each in enumerate(wrong)]
     is_rate = "click" in columns and "n_clicks" not in columns
     largest = columns["click"].max() if is_rate else nw.len()
     counts = frame.select(nw.len().alias("n"), largest.alias("largest"), *counts)
     n_rows, largest, *counts = collect(counts).row(0)
-    if not n_rows:
-        NO_ROWS.report()
-    found = []
-    for fault, rows, count in zip(faults, wrong, counts, strict=True):
-        if count:
-            example = frame.filter(rows)
-            message = _message_of(fault, int(count), example, columns, schema, called)
-            found.append((fault, message))
-    _raise(message for fault, message in found if fault.is_error)
-    for fault, message in found:
-        tell(fault.severity, message)
-    if not is_rate or largest <= 1:
-        return 1.0
-    GRADES.report(0, float(largest), None, called)
-    return float(largest)
+    triples = zip(faults, counts, wrong, strict=True)
+    found = [(fault, int(count), rows) for fault, count, rows in triples if count]
+    return n_rows, largest if is_rate else None, found
 
 
 def _message_of(fault, n_rows, wrong_rows, columns, schema, called):
@@ -399,6 +436,7 @@ def _message_of(fault, n_rows, wrong_rows, columns, schema, called):
     ids = [role for role in ("qid", "doc") if role in schema]
     # A row in the order of the engine, which may be another one each time.
     row = collect(wrong_rows.select(*ids, columns[name].alias("_value")).head(1))
+    # As Python writes values: np.int64(3) would be no help in a message.
     *example, value = map(python_value, row.row(0))
     where = ", ".join(f"{role} {each!r}" for role, each in zip(ids, example, strict=True))
     if ids:
@@ -410,6 +448,7 @@ def _kind(dtype):
     """Kind of the values as NumPy calls it, as far as faults of ids ask for it."""
     if dtype.is_float():
         return "f" if dtype == nw.Float32 else "d"
+    # Only signed integers can be -1, which looks like padding.
     return "i" if dtype.is_signed_integer() else "O"
 
 
@@ -440,6 +479,7 @@ class Count:
     @cached_property
     def weight(self) -> Floats:
         """Impressions of each key."""
+        # Without impressions and sample weights each row is one impression.
         name = "_weight" if "_weight" in self.table.columns else "_n"
         return self.table[name].to_numpy().astype(float)
 
@@ -531,18 +571,19 @@ class CellCount:
         mean = [each for each in mean if each in schema]
         optional = [*optional]
         features = [*features]
-        documents_by = ("qid", "doc") if documents else ("qid",)
-        needs = [*by, "doc"] if documents else by
+        documents_by = ["qid"]
+        needs = by
+        if documents:
+            documents_by = ["qid", "doc"]
+            needs = [*by, "doc"]
         # That two rows of a result page have one position is not looked at: it needs the pages.
         log = EngineLog.of(X, click, [*CHECKED, *mean], needs=needs, optional=optional)
         require_columns(schema, features)
+        # Documents without a query are those of one query.
         ids = [name for name in documents_by if name in schema]
         keys = list(dict.fromkeys([*ids, *by]))
-        values = {name: log.key(name) for name in keys}
-        values |= {f"_{name}": log.columns[name].cast(nw.Float64) for name in mean}
-        values |= {name: nw.col(name) for name in features}
-        rows = log.rows(values)
-        for name in optional:
+        rows = _rows_of_cells(log, keys, mean, features)
+        for name in optional:  # a cell without this key is none
             rows = rows.filter(~nw.col(name).is_null())
         return cls(rows, keys, features, mean, log.scope)
 
@@ -563,11 +604,13 @@ class CellCount:
             NO_ROW_SHOWN.report()
         columns = {name: table[name] for name in [*self.keys, *self.features]}
         columns["impressions"] = weight
+        # Each cell is a list of its own: which of them shared a page is not known.
         columns["session"] = np.arange(n_cells)
         if self.scope is not None:
             columns["doc_scope"] = np.full(n_cells, self.scope, dtype=object)
         for name in self.mean:
             columns[name] = _mean_of_documents(count, name)
+        # Without clicks the cells are wanted for what was shown.
         clicks = np.zeros(n_cells) if count.clicks is None else count.clicks
         # Sums of rates may be a rounding error above the impressions.
         rate = np.minimum(clicks / weight, 1.0)
@@ -591,6 +634,15 @@ class CellCount:
         return count_by(rows, keys, *sums, *values).table
 
 
+def _rows_of_cells(log, keys, mean, features):
+    """The shown rows with the keys of their cells, features, and what is averaged (``_NAME``)."""
+    values = {name: log.key(name) for name in keys}
+    # A role may be a key and be averaged: its sum stands under a name of its own.
+    values |= {f"_{name}": log.columns[name].cast(nw.Float64) for name in mean}
+    values |= {name: nw.col(name) for name in features}
+    return log.rows(values)
+
+
 def frame_of(columns: Mapping[str, Any]) -> nw.DataFrame[Any]:
     """A frame of columns, the first of which is no array and says of which kind it is."""
     backend = next(iter(columns.values())).implementation
@@ -607,6 +659,7 @@ def _mean_of_documents(count, name):
     doc, ids = count.codes("doc")
     if "qid" in count.table.columns:
         doc, *_ = pairs_of_codes(count.codes("qid")[0], doc, len(ids))
+    # By document, whatever else its cells differ in.
     total = np.bincount(doc, count.table[f"_{name}"].to_numpy())
     n_rows = np.bincount(doc, count.table["_n"].to_numpy())
     return (total / n_rows)[doc]
@@ -721,6 +774,7 @@ def value_bits(series: nw.Series[Any]) -> Ints:
         values = series.cast(nw.Float64).to_numpy() + 0.0  # one zero, and one NaN
         return np.where(np.isnan(values), np.nan, values).view(np.int64)
     if isinstance(dtype, nw.List | nw.Array):
+        # Lists have no hash, and tuples have one.
         cells = [None if cell is None else tuple(cell) for cell in series.to_list()]
         return pd.factorize(pd.Series(cells, dtype=object))[0]
     return encode_ids(series)[0]
@@ -731,6 +785,7 @@ def _shifted(columns):
     shift = np.uint64(64 - _HASH_BITS)
     hashes = {}
     for number in range(2):
+        # The number of the hash enters first, so that the two differ.
         salt = np.full(len(columns[0]), number, dtype=np.int64)
         hashed = hash_columns([salt, *columns]) >> shift
         hashes[f"_hash{number}"] = hashed.view(np.int64)
@@ -750,6 +805,7 @@ def _hashes_polars(names):
 
 
 def _hashes_sql(names):
+    # Names are quoted as SQL asks for it.
     names = ['"' + name.replace('"', '""') + '"' for name in names]
     # The second hash is one of the columns in another order, with a constant before them.
     orders = (", ".join(names), ", ".join(["1", *names[::-1]]))

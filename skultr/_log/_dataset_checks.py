@@ -204,15 +204,21 @@ def _check_copy(name, copy, files):
     are_all = _needed(_ROWS) <= {*columns, *constants} <= {*_ROWS}
     if twice or not are_all:
         raise ValueError(f"its constants are {[*constants]!r:.80}, beside {[*columns]} in {rows}")
+    _check_n_rows(name, copy, files)
+    for each, value in constants.items():
+        _check_constant(each, value, files)
+
+
+def _check_n_rows(name, copy, files):
+    """Raise unless a copy has as many rows as it says."""
+    rows = files[f"{name}_rows.arrow"]
     # Without a column, the file has no rows; those that constants stand for take no bytes. More
     # rows than all files have bytes would only fill memory.
     n_bytes = sum(file["bytes"] for file in files.values())
     n_rows = _count(copy, "n_rows", n_bytes)
-    stated = files[rows]["rows"] if columns else n_rows
+    stated = rows["rows"] if rows["columns"] else n_rows
     if n_rows == 0 or n_rows != stated:
-        raise ValueError(f"n_rows of {name} is {n_rows}, and {rows} has {stated} rows")
-    for each, value in constants.items():
-        _check_constant(each, value, files)
+        raise ValueError(f"n_rows of {name} is {n_rows}, and {name}_rows.arrow has {stated} rows")
 
 
 def _check_constant(name, value, files):

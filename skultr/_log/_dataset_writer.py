@@ -30,8 +30,9 @@ from ._counted import EngineLog, check_counts, check_numbers
 from ._dataset_frames import Manifest, import_pyarrow
 from ._faults import GRADES, IDS, NO_ROWS, check, count_of
 from ._joined_logs import Union
+from ._offsets import is_far
 from ._reader import Rows
-from ._roles import ROLES, check_team, feature_names, is_far, read_scope, refuse_infinity
+from ._roles import ROLES, check_team, feature_names, read_scope, refuse_infinity
 from ._segments import encode, hash_columns, offsets_from_counts, offsets_from_sorted, row_hashes
 
 if TYPE_CHECKING:
@@ -57,15 +58,9 @@ def write_log(
     out: Path,
 ) -> None:
     """Write a log, with the features of its rows or of ``documents``, into the folder ``out``."""
-    # 1. Rows to files, by query.
+    # 1. and 2. Rows to files, by query, and each file as a log in memory.
     rows = _SpreadRows(schema, click, documents is None, scratch)
-    for part in progress(parts, "part of the rows"):
-        rows.add(part)
-    # 2. Each file as a log in memory.
-    files = []
-    for path in progress(rows.close(), "file of lists"):
-        files.append(_File(path, *rows.read(path)))
-    rows.check_counts(files)
+    files = _spread(rows, parts)
     # 3. One code for equal ids, and the rows in the order of the queries.
     union = _union_of(files)
     features = rows.features
@@ -97,6 +92,19 @@ def write_log(
         "feature_names": features.names,
     }
     manifest.write()
+
+
+def _spread(rows: _SpreadRows, parts: Iterator[pa.Table]) -> list[_File]:
+    """The rows of all parts, in files by query, each of which is read as a log."""
+    for part in progress(parts, "part of the rows"):
+        rows.add(part)
+    # A query is whole in one file, and only one file is in memory at a time.
+    files = []
+    for path in progress(rows.close(), "file of lists"):
+        files.append(_File(path, *rows.read(path)))
+    # Whether any row was shown, or clicked, only all files together tell.
+    rows.check_counts(files)
+    return files
 
 
 def _union_of(files: list[_File]) -> Union:

@@ -132,6 +132,7 @@ class FeatureTable:
         self.ids = self._index(frame)
         self.production = read_role(frame, "production")
         repeated = self.ids[self.ids.duplicated()]
+        # One document with two rows of features: nothing says which ones count.
         if len(repeated):
             raise ValueError(
                 f"documents has {len(repeated)} rows whose {' and '.join(self.ids.names)} another "
@@ -155,6 +156,7 @@ class FeatureTable:
                 "(X has no queries, or doc_scope is 'global'). Drop 'qid' from documents, or add "
                 "it to X."
             )
+        # Documents that the log does not show are passed over.
         place = self.ids.get_indexer(ids)
         lost = np.flatnonzero(place < 0)
         if len(lost):

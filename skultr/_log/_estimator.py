@@ -101,7 +101,8 @@ def unless_it_fails(partial_fit: Fit) -> Fit:
     return cast(Fit, wrapper)
 
 
-#: Arguments of the fits of other libraries: the argument here, and what to pass.
+#: Arguments of the fits of other libraries (LightGBM, XGBoost, Keras): the argument here, and
+#: what to pass.
 _HABITS = {
     **dict.fromkeys(
         ("group", "groups", "query", "queries"),
@@ -131,13 +132,16 @@ def _told(fit, self, args, kwargs):
         in_memory = not isinstance(X, LogOnDisk) and not is_in_engine(X)
         reads_log = outermost and in_memory and hasattr(self, "_tell_faults")
         if reads_log:
+            # Before anything is learned from ids or labels.
             refuse_roles_as_features(self, X, given)
         try:
+            # Parameters have the settings of the paper during the fit only.
             with as_published(self):
                 result = fit(self, *args, **kwargs)
         except ValueError as error:
             if reads_log:
                 explain_roles_as_features(self, error)
+                # A cause outside the log comes first; then all that is wrong with the log.
                 self._tell_faults(error, **given)
             raise
         if hasattr(self, "_tell_roles"):
@@ -149,6 +153,7 @@ def _arguments(fit, self, args, kwargs):
     """The arguments of a fit by name; an error with the remedy if it has no such argument."""
     fit_signature = signature(fit)
     try:
+        # As Python itself would bind them, so that positions and names mean the same.
         bound = fit_signature.bind(self, *args, **kwargs)
     except TypeError as error:
         known = [*fit_signature.parameters][1:]
@@ -164,6 +169,7 @@ def _unknown_argument(fit, self, name, known):
     """The message about an argument that a fit does not take, with what to pass instead."""
     cls = type(self).__name__
     meant, remedy = _HABITS.get(name, (LOOKS_LIKE.get(name.lower()), "pass {0}="))
+    # Not every setting of an estimator stops early.
     if not getattr(self, "_validates", False):
         known = [each for each in known if each != "validation"]
     if meant in known:
@@ -177,6 +183,7 @@ def _unknown_argument(fit, self, name, known):
 
 def forget(estimator: Any, keep: Collection[str] = ()) -> None:
     """Delete every attribute that is neither a parameter, nor scikit-learn's own, nor to keep."""
+    # All other attributes were set by a fit.
     keep = {*estimator.get_params(deep=False), *keep}
     for name in [*vars(estimator)]:
         if name not in keep and not name.startswith(_OF_SCIKIT_LEARN):
@@ -202,6 +209,7 @@ class ReadsLogs:
     @property
     def _roles_read(self) -> tuple[str, ...]:
         """The roles that ``fit`` reads."""
+        # An estimator that does not say so reads users.
         reads_users = getattr(self, "_tells_users_apart", getattr(self, "_reads_users", True))
         roles = [role for role in FIT_ROLES if role != "user" or reads_users]
         if getattr(self, "_reads_production", False):
@@ -223,24 +231,18 @@ class ReadsLogs:
     def _tell_roles(self, X: Any, y: Any = None, **given: Any) -> None:
         """Set ``roles_``, and warn of unread columns that were probably meant as features."""
         in_memory = _is_in_memory(X)
+        # Roles first: what is said of values depends on what they were read as.
         names = column_names(X) if in_memory else names_of(X)
         roles = _roles_of(names, y, given, self._roles_read)
         documents = given.get("documents")
         if is_frame(documents) and getattr(self, "_needs_features", False):
-            # The features of the log are not read where documents have theirs.
-            for name, role in roles.items():
-                if role == "feature":
-                    roles[name] = "not read"
-            roles |= dict.fromkeys(feature_columns(documents), "feature")
+            _take_features_of(documents, roles)
+        # Examination is learned from the clicks beside an outcome, which are read for it.
         if "click" in roles and _names_outcome(y):
             roles["click"] = "click"
         self.roles_ = roles
-        clicks = "click" if roles.get("click") == "click" else y
-        unit = None if clicks is None else _unit_of_several(X, clicks, given)
-        if unit is not None:
-            name = clicks if isinstance(clicks, str) else "y"
-            roles[name] = f"{roles.get(name, 'y')} ({unit} of several impressions)"
-        if in_memory:
+        _add_unit(roles, X, y, given)
+        if in_memory:  # elsewhere a look at the values takes a pass over the log
             _warn_of_unread(X, y, roles, given)
 
     def _tell_faults(self, error: ValueError, X: Any, y: Any = None, **given: Any) -> None:
@@ -301,11 +303,29 @@ def _roles_of(names, y, given, reads):
             found[name] = "y"
         elif not is_role(name):
             found[name] = "feature"
+        # A keyword stands in for the column of the same name.
         elif name in reads and name not in keywords:
             found[name] = name
         else:
             found[name] = "ignored role"
     return found | {name: name for name in keywords}
+
+
+def _take_features_of(documents, roles):
+    """Say that features were read of the documents, and that those of the log were not."""
+    for name, role in roles.items():
+        if role == "feature":
+            roles[name] = "not read"
+    roles |= dict.fromkeys(feature_columns(documents), "feature")
+
+
+def _add_unit(roles, X, y, given):
+    """Say of the clicks what they count, where a row stands for several impressions."""
+    clicks = "click" if roles.get("click") == "click" else y
+    unit = None if clicks is None else _unit_of_several(X, clicks, given)
+    if unit is not None:
+        name = clicks if isinstance(clicks, str) else "y"
+        roles[name] = f"{roles.get(name, 'y')} ({unit} of several impressions)"
 
 
 def _is_named_by(y, name):
@@ -336,6 +356,7 @@ def _unit_of_several(X, y, given):
         warnings.simplefilter("ignore")
         if is_in_engine(X):
             return unit_of_several(X, y)
+        # In memory the same question, of arrays.
         impressions = read_role(X, "impressions", given.get("impressions"))
         if not is_counted(impressions):
             return None
@@ -364,8 +385,10 @@ _PLACES = ("qid", "session", "doc", "position", "bias", "impressions", "doc_scop
 
 def _warn_of_unread(X, y, roles, given):
     """Warn of role columns that are not read and whose values look like those of a feature."""
+    # An outcome is no click: what is compared with clicks is not asked then.
     is_outcome = isinstance(y, Mapping) or (isinstance(y, str) and is_role(y))
 
+    # Read once, and only if some unread column is there.
     @cache
     def rows():
         clicks = None if y is None or is_outcome else _clicks(X, y, given)
@@ -379,6 +402,7 @@ def _warn_of_unread(X, y, roles, given):
         with warnings.catch_warnings():  # said before
             warnings.simplefilter("ignore")
             values = read_role(X, name)
+            # A column without a value says nothing.
             found = [] if np.isnan(values).all() else [*unit.messages(values, rows)]
         for message in found:
             tell(unit.severity, message)
@@ -392,6 +416,7 @@ def errors_of(
     errors = []
     clicks = None
     if y is not None and not isinstance(y, Mapping):
+        # A fault of y hides none of X.
         clicks = attempt(errors, _clicks, X, y, given)
     rows = read(X, clicks, None, given, reads=reads, errors=errors)
     if not errors:
@@ -410,15 +435,16 @@ def mending_code(X: Any, y: Any, mends: Iterable[tuple[str, str]]) -> str:
     kind = int(frame.implementation.is_polars())  # the place of its line in each pair
     click = y if isinstance(y, str) else None
     names = [name for name in frame.columns if name != click]
+    # Columns first: what they become decides which rows are at fault.
     renamed = _roles_to_rename(names, frame.columns)
-    others = [name for name in names if not is_role(name) and name not in renamed]
-    text = [name for name in others if not _holds_numbers(frame, name)]
+    text = _features_without_numbers(frame, feature_names(names, renamed))
     lines = []
     if renamed:
         lines.append(RENAME[kind].format(renamed))
     if text:
         instead = "or make_pipeline(OnFeatures(TableVectorizer()), ranker), from skrub"
         lines.append(f"{DROP[kind].format(text)}  # {instead}")
+    # Then rows, in the order of their faults.
     for mend in mends:
         if y is not None and click is None:
             lines += _drop_clicks(mend, kind)
@@ -442,11 +468,15 @@ def _roles_to_rename(names, columns):
     return found
 
 
-def _holds_numbers(frame, name):
-    """Whether a column holds numbers, or lists of them."""
-    # By number, because names of pandas columns need not be strings.
-    column = frame[:, frame.columns.index(name)]
-    return kind_of(column) in ("number", "list")
+def _features_without_numbers(frame, names):
+    """Those of the named columns that hold neither numbers nor lists of them."""
+    found = []
+    for name in names:
+        # By number, because names of pandas columns need not be strings.
+        column = frame[:, frame.columns.index(name)]
+        if kind_of(column) not in ("number", "list"):
+            found.append(name)
+    return found
 
 
 # Frames that transformers return --------------------------------------------------------
@@ -492,6 +522,7 @@ class FrameOutput:
     def _checked(self, X, not_features=(), *, reset):
         """X (as an array if it is no frame), with the number and names of features of ``fit``."""
         if isinstance(X, LogOnDisk):
+            # By the names of its features, without a row of it.
             self._checked(pd.DataFrame(columns=X.feature_names), not_features, reset=reset)
             return X
         if not is_frame(X):
@@ -499,6 +530,7 @@ class FrameOutput:
                 self, X, reset=reset, accept_sparse=True, ensure_all_finite="allow-nan"
             )
         names = feature_names(column_names(X), not_features)
+        # Another order of the same columns is no error: they are read by name.
         if reset or places_of_fit(self, names) is None:
             validate_data(self, pd.DataFrame(columns=names), reset=reset, skip_check_array=True)
         return X
@@ -565,6 +597,7 @@ class NotPickled:
             return self
         cls = type(estimator).__name__
         name = self.name
+        # Not fitted is another error than left out, and one that hasattr() understands.
         if name not in vars(estimator).get(LEFT_OUT, ()):
             raise AttributeError(f"{cls!r} object has no attribute {name!r}")
         raise AttributeError(
@@ -586,6 +619,7 @@ class SlimPickles:
     """
 
     def __getstate__(self) -> dict[str, Any]:
+        # A copy: the estimator itself keeps what its pickle leaves out.
         state = dict(super().__getstate__())
         left_out = {*state.pop(LEFT_OUT, ())}  # by an earlier pickle
         for name in [*state]:
@@ -604,6 +638,7 @@ class SlimPickles:
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         copied = type(self).__new__(type(self))
+        # Before the attributes are copied, which may refer to the estimator.
         memo[id(self)] = copied
         vars(copied).update(copy.deepcopy(vars(self), memo))
         return copied

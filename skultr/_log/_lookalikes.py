@@ -52,16 +52,6 @@ from ._thresholds import (
     UNRELATED,
 )
 
-#: Rows that are looked at of those with, and of those without a click.
-_SAMPLE = 20_000
-#: Rows that are looked at of features, in their own precision.
-_ROWS_OF_FEATURES = 5_000
-#: Probabilities that were written with three digits sum to 1 up to this.
-_SUM_ERROR = 5e-3
-#: Means of grades that were written with two digits are whole numbers of judges up to this.
-_MEAN_ERROR = 0.006
-#: Scores that differ by less, relatively, differ by rounding.
-_ROUNDING = 1e-12
 #: What a join that finds no features leaves in all columns, and the fewest columns that it takes:
 #: a missing value may be common in one column, and zeros are in many.
 _BLANKS = (
@@ -123,6 +113,7 @@ def outcomes_of(clicked: Bools, group: Ints, features: NDArray[Any]) -> list[int
 
 def _is_outcome(values, without_click, with_click, clicked, group):
     """Whether a column has one value (0, say) on nearly all rows that were not clicked, only."""
+    # What rows without a click have: 0, say, or a missing value.
     usual = _usual(values[without_click])
     differs_without = _differs(values[without_click], usual)
     differs_with = _differs(values[with_click], usual)
@@ -136,6 +127,7 @@ def _is_outcome(values, without_click, with_click, clicked, group):
         return False
     # Then on all rows: those that differ are clicked, and not by chance.
     rows = np.flatnonzero(_differs(values, usual))
+    # The share of clicks, and then the probability of so many by chance.
     n_clicked = np.count_nonzero(clicked[rows])
     if n_clicked < CLICKED_OF_DIFFERING.value * len(rows):
         return False
@@ -153,7 +145,8 @@ def _is_outcome(values, without_click, with_click, clicked, group):
 
 def _spread(rows):
     """Some of the rows, evenly spaced."""
-    return rows[:: max(1, len(rows) // _SAMPLE)]
+    # 20,000 rows, or up to twice as many, tell what a column is like as well as all do.
+    return rows[:: max(1, len(rows) // 20_000)]
 
 
 def _usual(values):
@@ -179,6 +172,7 @@ def blank_rows(columns: Sequence[NDArray[Any]]) -> Iterator[dict[str, Any]]:
     for what, is_blank, least_features in _BLANKS:
         if n_features < least_features:
             continue
+        # Column by column, each on the rows that were blank so far.
         rows = np.flatnonzero(is_blank(columns[0]))
         for column in columns[1:]:
             rows = rows[is_blank(column[rows])]
@@ -205,6 +199,7 @@ def is_no_grade(values: Floats, read: Callable[[], Any]) -> bool:
     known = values[~np.isnan(values)]
     if known.min() < 0 or known.max() > LARGEST_GRADE.value:
         return True
+    # Annotation may be divided by its highest grade, or averaged over judges.
     distinct = np.unique(_spread(known))
     is_fraction = known.max() <= 1
     highest_grades = _HIGHEST_GRADES if is_fraction else (1,)
@@ -219,7 +214,8 @@ def _are_means_of_grades(values):
     is_mean = np.zeros(len(values), dtype=bool)
     for n_judges in range(1, 6):
         total = n_judges * values
-        is_mean |= np.abs(total - np.rint(total)) <= _MEAN_ERROR * n_judges
+        # A mean with two digits is off by up to 0.005; the rest is room for rounding.
+        is_mean |= np.abs(total - np.rint(total)) <= 0.006 * n_judges
     return is_mean.mean() > NEARLY_ALL.value
 
 
@@ -231,6 +227,7 @@ def _clicks_follow(values, rows):
     """
     if rows.click is None:
         return True
+    # Means by position, because examination differs between positions only.
     known = rows.shown & ~np.isnan(values)
     value = values[known]
     rate = rows.rate[known]
@@ -261,6 +258,7 @@ def is_no_click(values: Floats, read: Callable[[], Any]) -> bool:
     if np.isin(y, (0, 1)).all() and not np.isin(values, (0, 1)).all():
         return True
     clicked = y > 0
+    # A column of clicks denies hardly any of those that y has.
     denied = clicked & (values == 0)
     return bool(denied.sum() > DENIED_CLICKS.value * max(clicked.sum(), 1))
 
@@ -312,6 +310,7 @@ def impressions_too_many(rows: Any) -> Iterator[dict[str, Any]]:
     impressions = _impressions_of_all_or_none(rows)
     if impressions is None or (impressions % 1 != 0).any():
         return
+    # One row that was clicked in all of its impressions is chance, and a hundred are none.
     several = (impressions > 1) & (rows.click > 0)
     if several.sum() >= MANY.value and impressions.max() >= IMPRESSIONS_OF_A_ROW.value:
         yield {"most": impressions.max()}
@@ -381,14 +380,21 @@ def propensities_of_actions(rows: Any) -> Iterator[dict[str, Any]]:
     shown = rows.shown
     propensity = rows["propensity"][shown]
     position = rows.position[shown]
+    # Without two positions nothing tells examination from choice.
     largest = float(propensity.max(initial=0.0))
     if largest == 0 or position.min(initial=1) == position.max(initial=1):
         return
     if _is_small_everywhere(propensity, position):
         yield {"why": f"is at most {largest!r} and does not depend on the position"}
         return
-    if propensity.min() == largest:
+    if propensity.min() == largest:  # constant, and large: all is seen
         return
+    yield from _actions_on_pages(rows, propensity, position)
+
+
+def _actions_on_pages(rows, propensity, position):
+    """As :func:`propensities_of_actions`, by what pages and documents have in common."""
+    shown = rows.shown
     list_ = rows.list_[shown]
     if _sums_to_one(propensity, list_) and not _is_of(position, propensity):
         yield {"why": "sums to 1 on the result pages, and differs at one position"}
@@ -413,12 +419,14 @@ def _sums_to_one(probability, list_):
     total = np.bincount(list_, probability)[is_several]
     if len(total) < FEW.value:
         return False
-    return np.mean(np.abs(total - 1) < _SUM_ERROR) > NEARLY_ALL.value
+    # Ten probabilities that were written with three digits sum to 1 up to 0.005.
+    return np.mean(np.abs(total - 1) < 0.005) > NEARLY_ALL.value
 
 
 def _is_of(code, values):
     """Whether all rows of one code have one value."""
     code, _ = encode(code)
+    # Any one value of each code stands for it: all others must equal it.
     first = np.zeros(code.max(initial=0) + 1, dtype=values.dtype)
     first[code] = values
     return bool((values == first[code]).all())
@@ -426,6 +434,7 @@ def _is_of(code, values):
 
 def _stays_with_documents(values, doc, position):
     """Whether nearly all documents that moved kept one value."""
+    # Documents that never moved would keep any propensity.
     lowest_place, highest_place = _range_by_code(doc, position)
     moved = lowest_place < highest_place
     if moved.sum() < FEW.value:
@@ -488,6 +497,7 @@ def y_follows_position(rows: Any) -> Iterator[dict[str, Any]]:
     steps = _steps_of_y(rows)
     if len(steps) < MANY.value or (steps >= 0).any():
         return
+    # Few lists may be in this order by chance.
     n_lists = len(np.unique(rows.list_[rows.shown]))
     if n_lists >= FEW.value:
         how = f"y is the order of the rows in all {n_lists:,} lists: it falls with the position"
@@ -514,6 +524,7 @@ def _position_determines_y(rows):
     shown = rows_where(rows.shown)
     y = rows.click[shown]
     position = rows.position[shown]
+    # So many rows per position that single clicks would differ on some.
     n_positions = len(np.unique(_spread(position)))
     least = max(MANY.value, ROWS_OF_A_POSITION.value * n_positions)
     if len(y) < least or y.min() == y.max():
@@ -533,9 +544,10 @@ def _examples(rows):
 
 def y_of_places(rows: Any) -> Iterator[dict[str, Any]]:
     """y that numbers the rows of each list, in whatever order: places, of which 1 is the best."""
-    y = rows.click
-    if y is None or rows["impressions"] is not None or (y % 1 != 0).any() or any(y_grows(rows)):
+    if not _may_be_places(rows):
         return
+    y = rows.click
+    # Lists that are long enough to tell places from clicks, and enough of them.
     n_rows = np.bincount(rows.list_)
     is_long = n_rows >= ROWS_WITH_PLACES.value
     n_lists = int(is_long.sum())
@@ -544,6 +556,7 @@ def y_of_places(rows: Any) -> Iterator[dict[str, Any]]:
     inside = is_long[rows.list_]
     list_ = rows.list_[inside]
     y = y[inside]
+    # Nearly all begin with the same place, 0 or 1.
     low, high = _range_by_code(list_, y)
     low = low[is_long]
     high = high[is_long]
@@ -554,13 +567,23 @@ def y_of_places(rows: Any) -> Iterator[dict[str, Any]]:
         return
     if repeated(pair_codes(list_, y.astype(np.int64), int(y.max()) + 1)).any():
         return  # one place twice in a list
+    # Larger is better in y, and smaller in places.
     remedy = "1 / y" if first == 1 else "1 / (1 + y)"
     yield {"n": n_lists, "first": int(first), "remedy": remedy}
+
+
+def _may_be_places(rows):
+    """Whether y is whole numbers of rows of one impression, of which nothing was said so far."""
+    y = rows.click
+    if y is None or rows["impressions"] is not None or (y % 1 != 0).any():
+        return False
+    return not any(y_grows(rows))
 
 
 # Result pages -----------------------------------------------------------------------------
 def documents_twice(rows: Any) -> Iterator[dict[str, Any]]:
     """Rows whose document an earlier row of the same list shows, too."""
+    # Rows that were counted over pages need not be of one page.
     is_counted = rows["impressions"] is not None and rows["session"] is None
     if rows["doc"] is None or not rows.has_pages or is_counted:
         return
@@ -594,7 +617,8 @@ def rows_to_look_at(n_rows: int) -> Ints:
 
 
 def _step(n_rows):
-    return max(1, n_rows // _ROWS_OF_FEATURES)
+    # About 5,000 rows are enough for what features have in common throughout.
+    return max(1, n_rows // 5_000)
 
 
 def sample_features(X: Any, names: Sequence[Any], in_order: bool = True) -> FeatureSample:
@@ -616,6 +640,7 @@ def _numbers_among(frame, names):
     for place, name in enumerate(frame.columns):
         if name not in names:
             continue
+        # By number, because names of pandas columns need not be strings.
         values = numbers_of(frame[:, place])
         if values is not None:
             found[name] = values
@@ -626,6 +651,7 @@ def features_that_name(sample: FeatureSample) -> Iterator[dict[str, Any]]:
     """Features that say when, or which row or document, and not what it is like."""
     for name, values in sample.columns.items():
         known = values[~np.isnan(values)]
+        # A feature of few values may be anything.
         n_values = len(np.unique(known))
         if n_values < FEW.value:
             continue
@@ -643,18 +669,29 @@ def _named_by(name, known, n_values, sample):
     is_many = n_values >= MANY.value
     if is_many and _NAME_OF_ID.search(name):
         return "an id"
-    for role, ids in sample.ids.items():
-        if np.array_equal(known, ids):
-            return f"an id, because it equals the role {role!r}"
-    if is_many and _are_large_throughout(known):
+    role = _role_that_equals(known, sample.ids)
+    if role is not None:
+        return f"an id, because it equals the role {role!r}"
+    if not is_many:  # a quantity of few values may be large, or grow, by chance
+        return None
+    if _are_large_throughout(known):
         return "an id"
-    if is_many and sample.in_order and (np.diff(known) >= 0).all():
+    if sample.in_order and (np.diff(known) >= 0).all():
         return "the number of the row or of its result page, because it grows from row to row"
+    return None
+
+
+def _role_that_equals(known, ids):
+    """The role whose ids are the known values of a feature, row by row, or None."""
+    for role, values in ids.items():
+        if np.array_equal(known, values):
+            return role
     return None
 
 
 def _are_large_throughout(known):
     """Whether nearly all values are of one size beyond 32 bits, as hashes are."""
+    # Quantities vary in size; hashes and ids fill one range evenly.
     median, high = np.quantile(np.abs(known), (0.5, 0.95))
     return median > ID_BEYOND.value and high < SPREAD_OF_IDS.value * median
 
@@ -692,6 +729,7 @@ def features_that_are_constant(
     usual = []
     most_differing = 0
     for column in columns:
+        # Trees do not see that fewer documents differ.
         value, n_differing = _usual_and_others(column)
         least = DOCUMENTS_THAT_DIFFER.value if len(column) >= MANY.value else 1
         if n_differing >= least:
@@ -726,9 +764,12 @@ def queries_without_order(
         return
     code, _ = encode(query)
     low, high = _range_by_code(code, scores)
+    # Equal up to rounding, or equal infinite scores.
     size = np.maximum(np.abs(low), np.abs(high))
     with np.errstate(invalid="ignore"):  # infinite scores
-        is_flat = (low == high) | (high - low <= _ROUNDING * size)
+        # Scores that differ by less than 1e-12, relatively, differ by rounding.
+        is_flat = (low == high) | (high - low <= 1e-12 * size)
+    # Grades have ties in all queries, which are no fault of the scores.
     others = ~is_flat[code]
     if not ties_elsewhere and others.any():
         distinct = np.unique(np.stack([code[others], scores[others]]), axis=1)

@@ -34,24 +34,35 @@ def refuse_roles_as_features(ranker: Any, X: Any, given: Mapping[str, Any]) -> N
 
     X is an array or a frame in memory, ``given`` are the other arguments of ``fit``.
     """
+    # What is left of the roles in X, and which lists it can still tell apart.
     is_named = is_frame(X)
     columns = column_names(X) if is_named else []
-    roles = [name for name in columns if is_role(name)]
-    renamed = [name for name in columns if _is_renamed(name)]
-    passed = [name for name in _OF_LISTS if given.get(name) is not None]
-    lost = {*_OF_LISTS} - {*roles, *passed}
+    roles = [*filter(is_role, columns)]
+    renamed = [*filter(_is_renamed, columns)]
+    lost = _roles_of_lists_lost(roles, given)
     around = _estimators_around(ranker)
     # A transformer that took roles for features and lost them, or passed them on renamed.
     takers = _takers_among(around)
-    is_lost = any(_loses(each, lost, is_named) for each in takers)
-    if takers and (renamed or is_lost):
+    if takers and (renamed or _lose_roles(takers, lost, is_named)):
         raise ValueError(_message(ranker, takers, around))
     # A selection of features that fits a ranker on a part of the columns: roles compete for it.
-    choosers = [model for model in around if hasattr(model, "get_support")]
+    choosers = _choosers_among(around)
     if roles and choosers:
         raise ValueError(_message(ranker, choosers, around, roles))
+    # A transformer outside of any pipeline: it stands nowhere around, only its names tell of it.
     if renamed and "qid" in lost:
         raise ValueError(_renamed_roles(ranker, renamed))
+
+
+def _roles_of_lists_lost(roles, given):
+    """Roles that tell lists apart and that the fit gets neither as a column nor as a keyword."""
+    passed = [name for name in _OF_LISTS if given.get(name) is not None]
+    return {*_OF_LISTS} - {*roles, *passed}
+
+
+def _choosers_among(around):
+    """Selections of features among the estimators around a learner."""
+    return [model for model in around if hasattr(model, "get_support")]
 
 
 def _renamed_roles(ranker, renamed):
@@ -65,11 +76,12 @@ def _renamed_roles(ranker, renamed):
     )
 
 
-def _loses(taker, lost, is_named):
-    """Whether a taker had the roles that are lost, or passes roles on as features."""
-    if lost & {*_roles_taken(taker)}:
-        return True
-    return _carries_roles(taker, is_named)
+def _lose_roles(takers, lost, is_named):
+    """Whether any taker had the roles that are lost, or passes roles on as features."""
+    for taker in takers:
+        if lost & {*_roles_taken(taker)} or _carries_roles(taker, is_named):
+            return True
+    return False
 
 
 def explain_roles_as_features(ranker: Any, error: Exception) -> None:
@@ -84,10 +96,12 @@ def _estimators_around(ranker: Any) -> list[Any]:
     """Estimators of others that are calling ``fit`` of the ranker, the innermost first."""
     found = []
     seen = {id(ranker)}
+    # The call stack, from here outwards.
     frame = sys._getframe(1)
     while frame is not None:
         for name in _NAMED_IN_FRAMES:
             model = frame.f_locals.get(name)
+            # Ensembles of skultr pass roles on, and one estimator may have several frames.
             is_other = isinstance(model, BaseEstimator) and not _is_own(model)
             if is_other and id(model) not in seen:
                 seen.add(id(model))
@@ -102,10 +116,12 @@ def refuse_lost_queries(model: Any, qid: NDArray[Any] | None) -> None:
 
     Parameters are the model, with rankers at any depth, and query ids of the scored rows.
     """
+    # On rows of one query, a ranker without queries does no harm.
     if qid is None or not len(qid) or not (qid != qid[:1]).any():
         return
     for learner, around in _learners(model):
         takers = _takers_among(around)
+        # A learner of scikit-learn need not know queries, but must not have seen the label.
         if not hasattr(learner, "roles_"):
             _refuse_label(learner, takers, around)
             continue
@@ -119,6 +135,7 @@ def refuse_lost_queries(model: Any, qid: NDArray[Any] | None) -> None:
 
 def _refuse_label(learner: Any, takers: Sequence[Any], around: Sequence[Any]) -> None:
     """Raise an error if a learner that is no ranker has the role ``relevance`` as a feature."""
+    # Either a step before the learner passed the label on, or it took it by name itself.
     found = [each for each in takers if "relevance" in _roles_taken(each)]
     found = [each for each in found if _carries_roles(each, is_named=False)]
     if "relevance" in _roles_taken(learner):
@@ -159,7 +176,9 @@ def _fitted_inside(model: Any) -> list[Any]:
         return [model.estimator]
     if not isinstance(model, BaseEstimator):
         return []
+    # By the convention of names: attributes of a fit end with an underscore.
     fitted = [value for name, value in vars(model).items() if name.endswith("_")]
+    # Members of an ensemble are in a list.
     for value in [*fitted]:
         if isinstance(value, list | tuple):
             fitted += value
@@ -197,6 +216,7 @@ def _roles_taken(step: Any) -> list[str]:
 
 def _carries_roles(step: Any, is_named: bool) -> bool:
     """Whether features that a step gives may be roles; ``is_named`` if they have their names."""
+    # A union or ColumnTransformer gives what its parts give.
     parts = [part for _, part, _ in getattr(step, "transformers_", ())]
     parts += [part for _, part in getattr(step, "transformer_list", ())]
     inner = [each for part in parts for each in _steps(part)]
@@ -226,6 +246,7 @@ def _gives_roles(step, taken, is_named):
 
 def _is_renamed(name: Any) -> bool:
     """True for a name such as ``standardscaler__qid``."""
+    # The last part, because unions in unions add one prefix each.
     prefix, _, rest = str(name).rpartition("__")
     return bool(prefix) and is_role(rest) and not is_role(name)
 
@@ -239,6 +260,7 @@ def _is_own(model: Any) -> bool:
 def _message(
     learner: Any, takers: Sequence[Any], around: Sequence[Any], roles: Sequence[str] = ()
 ) -> str:
+    # Each name once, in the order of the takers.
     names = " and ".join(dict.fromkeys(type(each).__name__ for each in takers))
     if not roles:
         roles = [*dict.fromkeys(role for each in takers for role in _roles_taken(each))]
@@ -258,6 +280,7 @@ def _message(
 
 def _instead(around: Sequence[Any]) -> str:
     """The line of code that keeps roles, for the outermost model that can lose them."""
+    # A search around them is left out: the line is that of what it tunes.
     shown = [each for each in around if isinstance(each, Pipeline) or _loses_roles(each)]
     return _in_one_line(_honest_steps((shown or around)[-1]))
 
@@ -270,6 +293,7 @@ def _honest_steps(model: Any) -> list[tuple[str | None, str]]:
     """Name (None by default) and code of each step of the pipeline to write for a model."""
     inner = getattr(model, "estimator", None)
     if isinstance(model, Pipeline):
+        # Transformers see features alone, and the last step is written anew.
         before = [(_own_name(*step), _on_features(step[1])) for step in model.steps[:-1]]
         name, last = model.steps[-1]
         *more, (_, code) = _honest_steps(last)
@@ -293,6 +317,7 @@ def _in_one_line(steps: Sequence[tuple[str | None, str]]) -> str:
     """Code of a pipeline of steps, or of one step."""
     if len(steps) == 1:
         return steps[0][1]
+    # Names only where the user gave them.
     if all(name is None for name, _ in steps):
         return f"make_pipeline({', '.join(code for _, code in steps)})"
     named = [f"({name or f'step{place}'!r}, {code})" for place, (name, code) in enumerate(steps)]
@@ -325,6 +350,7 @@ def _of_features(step: Any) -> Any:
     pairs = zip(step.transformers, step.transformers_, strict=False)
     for (name, transformer, _), (_, _, columns) in pairs:
         is_text = isinstance(columns, str) or all(isinstance(each, str) for each in columns)
+        # Columns may be numbers, a slice or a mask; here all of them have names.
         names = np.atleast_1d(columns if is_text else seen[columns]).tolist()
         features = [each for each in names if not is_role(each)]
         if features:
@@ -342,6 +368,7 @@ def _code(model: Any) -> str:
     """The code that makes an estimator, in one line and whole."""
     if not isinstance(model, BaseEstimator):
         return repr(model)
+    # scikit-learn would cut a long one, and break it into lines.
     code = " ".join(model.__repr__(N_CHAR_MAX=sys.maxsize).split())
     # Functions by their names, which their repr hides among addresses.
     code = re.sub(r"<(?:built-in )?function (?:\w+\.)*(\w+)(?: at \w+)?>", r"\1", code)

@@ -74,6 +74,7 @@ def read_pairs(
     >>> pairs.factors["position"].tolist(), pairs.doc_ids.tolist()
     ([1, 2], [(1, 'a'), (1, 'b')])
     """
+    # Only what a caller chose is refused beside a log that has its own clicks.
     by_default = isinstance(click, str) and click == "click"
     if isinstance(X, LogOnDisk):
         refuse_arguments({"click": None if by_default else click, "sample_weight": sample_weight})
@@ -95,14 +96,9 @@ def _read_frame(X, bias, click, sample_weight, called):
     schema = frame.collect_schema()
     refuse_index(X, [name for name in ("qid", "doc", "position", "bias") if name not in schema])
     columns = bias_columns(schema, bias)
-    if isinstance(click, str) and click == "click" and click not in schema:
-        click = None  # the default, of a log without clicks
     in_engine = isinstance(frame, nw.LazyFrame)
-    if in_engine and not isinstance(click, str | None):
-        raise ValueError(
-            f"click is an array and X is a lazy frame ({type(X).__module__}.{type(X).__name__}), "
-            "whose rows have no order; expected the name of a column of X."
-        )
+    click = _found_click(X, schema, click, in_engine)
+    # What the log must have, in one error for all that it lacks.
     needed = [*columns]
     if in_engine:  # in memory, documents without ids are equal rows of features
         needed.append("doc")
@@ -112,6 +108,7 @@ def _read_frame(X, bias, click, sample_weight, called):
     doc_row = None
     if not in_engine:
         frame, doc_row = _with_arrays(frame, columns, click, sample_weight)
+    # Clicks that came as an array were told apart from numbers of clicks when they were added.
     is_array = not isinstance(click, str | None)
     log = EngineLog.of(
         frame,
@@ -130,6 +127,18 @@ def _read_frame(X, bias, click, sample_weight, called):
     return replace(pairs, doc_ids=None, doc_row=doc_row[pairs.doc_ids.to_numpy()])
 
 
+def _found_click(X, schema, click, in_engine):
+    """The name of the column of clicks, an array of clicks, or None for a log without any."""
+    if isinstance(click, str) and click == "click" and click not in schema:
+        return None  # the default of the parameter, and no wish
+    if in_engine and not isinstance(click, str | None):
+        raise ValueError(
+            f"click is an array and X is a lazy frame ({type(X).__module__}.{type(X).__name__}), "
+            "whose rows have no order; expected the name of a column of X."
+        )
+    return click
+
+
 def _count_pairs(log, schema, columns):
     """The pairs of a checked log; ids name documents of a query unless they are global."""
     by_query = False
@@ -139,6 +148,7 @@ def _count_pairs(log, schema, columns):
             NO_QUERIES.report(where="")
     documents = ["qid", "doc"] if by_query else ["doc"]
     count = log.count(dict.fromkeys([*documents, *columns]))
+    # Then codes of documents and of each bias column, from the few rows that were collected.
     query = count.codes("qid") if by_query else None
     doc, doc_ids = name_documents(count.codes("doc"), query)
     factors = {name: count.codes(name) for name in columns}
@@ -152,15 +162,18 @@ def pairs_from_arrays(
     doc = as_array(doc)
     bias = _bias_arrays(bias)
     n_rows = len(doc)
+    # Impressions and clicks as one number per row, before anything is said of their values.
     weight = _floats("impressions", 1.0 if impressions is None else impressions, n_rows)
     if clicks is not None:
         clicks = _floats("clicks", clicks, n_rows)
     _check_arrays(doc, bias, weight)
     if clicks is not None:
+        # Only now: whether clicks are rates depends on sound impressions.
         clicks = _number_of_clicks(doc, clicks, weight)
     rows = weight > 0  # what was shown
     if not rows.any():
         NO_ROW_SHOWN.report()
+    # Codes of the rows that were shown, which alone make pairs.
     factors = {name: encode(values[rows]) for name, values in bias.items()}
     code, ids = name_documents(encode(doc[rows]), None)
     return _combine(code, factors, weight[rows], None if clicks is None else clicks[rows], ids)
@@ -170,6 +183,7 @@ def _number_of_clicks(doc, clicks, weight):
     """Clicks of rows that may be given as rates."""
     frame = pd.DataFrame({"doc": doc, "impressions": weight})
     rate = as_rates(frame, clicks, {}, "clicks")
+    # Other values are at fault, which the check tells.
     if isinstance(rate, ClickRates):
         clicks = whole_if_close(rate * weight)
     check({"n_clicks": clicks, "impressions": weight}, called={"n_clicks": "clicks"})
@@ -178,6 +192,7 @@ def _number_of_clicks(doc, clicks, weight):
 
 def _pairs_on_disk(dataset, bias):
     """The pairs of a log on disk, counted part by part."""
+    # A dataset keeps the places of rows as roles, and no other columns.
     columns = bias_columns(dataset.roles, bias)
     kept = [name for name in ("position", "bias", "user") if name in dataset.roles]
     lacking = [name for name in columns if name not in kept]
@@ -202,6 +217,7 @@ def _bias_arrays(bias):
     frame = nw.from_native(bias, pass_through=True)
     if isinstance(frame, nw.DataFrame):
         return {name: frame[name].to_numpy() for name in frame.columns}
+    # A Series brings its own name; columns of a matrix are numbered.
     name = getattr(bias, "name", None)
     values = as_array(bias)
     if values.ndim == 2 and values.shape[1]:
@@ -250,6 +266,7 @@ def bias_columns(schema: Any, bias: Any) -> list[str]:
     """Names of the columns that make the bias factors."""
     if bias is None:
         return ["bias"] if "bias" in schema else ["position"]
+    # Several columns make one factor: each combination of their values.
     columns = list(bias) if isinstance(bias, list | tuple) else [bias]
     are_names = all(isinstance(name, str) for name in columns)
     if not columns or not are_names or len(set(columns)) < len(columns):
@@ -271,9 +288,11 @@ def _with_arrays(frame, columns, click, sample_weight):
     new = {}
     doc_rows = None
     if "doc" not in frame.columns:
+        # What tells where a row stood, or was clicked, says nothing of its document.
         no_features = [*columns, click] if isinstance(click, str) else columns
         new["doc"], doc_rows = read_documents(frame, no_features)
     if not isinstance(click, str | None):
+        # As rates, so that the log need not tell the unit of an array that it did not name.
         clicks = as_clicks(frame, click)
         new[_RATE] = as_rates(frame.to_native(), clicks, {})
     if sample_weight is not None:
@@ -301,6 +320,7 @@ def read_documents(frame: Any, not_features: Iterable[str]) -> tuple[Ints, Ints]
 def _combine(doc, bias, weight, clicks, doc_ids):
     """The distinct pairs of coded rows, sorted by document, then factor."""
     factor, factors = code_factors(bias)
+    # Without clicks, impressions stand in their place, for sums of one shape.
     pairs = Pairs.from_rows(
         doc,
         factor,
@@ -326,6 +346,7 @@ def code_factors(bias: Mapping[str, tuple[Ints, Any]]) -> tuple[Ints, pd.DataFra
             # Compressed after each column, so that the number of combinations cannot overflow.
             code, _ = encode(pair_codes(code, own, len(ids)))
     n_factors = int(code.max(initial=-1)) + 1
+    # The values of each factor are those of any of its rows.
     first = first_rows(code, n_factors)
     factors = {name: values_of(own[first], ids) for name, (own, ids) in bias.items()}
     return code, pd.DataFrame(factors)

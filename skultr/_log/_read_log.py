@@ -31,6 +31,7 @@ class ReadLog(FramesOfLog):
             features.flags.writeable = False  # other members read them too
         #: Members are fitted to arrays, whose columns are numbered.
         self.feature_names = [*range(features.shape[1])]
+        # Codes are ids of their own: what documents are called changes no fit.
         self.doc_ids = pd.RangeIndex(log.n_docs, name="doc")
         self._log = replace(log, features=features, doc_ids=self.doc_ids)
 
@@ -38,6 +39,7 @@ class ReadLog(FramesOfLog):
     def roles(self) -> list[str]:
         """Roles that the log has."""
         found = ["qid", "session", "doc", "position", "bias", "impressions"]
+        # One user for all rows is a log without users.
         if len(self._log.user_ids) > 1:
             found.append("user")
         found += [name for name in MAY_BE_NONE if getattr(self._log, name) is not None]
@@ -61,6 +63,7 @@ class ReadLog(FramesOfLog):
             "impressions": log.weight,
             "doc_scope": "global",  # a code is one document
         }
+        # Known rates, because rates of 0 and 1 alone would be taken for numbers of clicks.
         return log.features[log.version], as_known_rates(log.click_rate), roles
 
 
@@ -106,6 +109,7 @@ def features_to_transform(X: Any, y: Any = None) -> tuple[Any, Callable[[Any], A
     if not isinstance(X, LogOnDisk):
         return X, lambda transformed: transformed
     refuse_arguments({"y": y})
+    # Versions, and not rows: the same features are transformed once.
     features = np.asarray(X.log().features)
     frame = pd.DataFrame(features, columns=list(X.feature_names), copy=False)
 

@@ -89,23 +89,36 @@ def read(
     n_rows = _check_rows(X)
     given = roles or {}
     found = [] if errors is None else errors
-    scope = "query"
-    if "doc" in reads:
-        scope = attempt(found, read_scope, X, given.get("doc_scope")) or scope
+    # The roles, each by itself: one that cannot be read hides no fault of another.
+    scope = _scope_of(X, reads, given, found)
     values = _values_of_roles(X, reads, given, found)
-    if not found:
+    if not found:  # a role that failed is not absent
         attempt(found, _refuse_without, need or {}, values, caller)
     rows = Rows(X, n_rows, values, scope)
     rows.from_columns = {role for role in values if given.get(role) is None}
-    if y is not None:
-        rows.click = attempt(found, as_clicks, X, y)
-    if sample_weight is not None:
-        shaped = np.empty((n_rows, 0))  # scikit-learn asks for an X with as many rows
-        rows.sample_weight = attempt(found, check_sample_weight, sample_weight, shaped)
+    _take_clicks_and_weight(rows, X, y, sample_weight, found)
+    # Then what one role, or the log as a whole, must be.
     rows.check(reads, found)
     if errors is None and found:
         raise found[0]
     return rows
+
+
+def _scope_of(X, reads, given, errors):
+    """The scope of the ids of documents, "query" where they are not read."""
+    if "doc" not in reads:
+        return "query"
+    # After an error the scope is of no use, but the other faults are still looked for.
+    return attempt(errors, read_scope, X, given.get("doc_scope")) or "query"
+
+
+def _take_clicks_and_weight(rows, X, y, sample_weight, errors):
+    """Give the rows their clicks and sample weight, as far as they are there and can be read."""
+    if y is not None:
+        rows.click = attempt(errors, as_clicks, X, y)
+    if sample_weight is not None:
+        shaped = np.empty((rows.n_rows, 0))  # scikit-learn asks for an X with as many rows
+        rows.sample_weight = attempt(errors, check_sample_weight, sample_weight, shaped)
 
 
 def _values_of_roles(X, reads, given, errors):
@@ -149,6 +162,7 @@ def queries_of(X: Any, groups: Any, qid: Any) -> tuple[Ints, Ints]:
     """
     if isinstance(X, LogOnDisk):
         refuse_arguments({"groups": groups, "qid": qid})
+        # A dataset is indexed by query, and its queries are sorted already.
         return np.arange(len(X)), X.query_impressions
     rows = read(X, roles={"qid": groups if qid is None else qid}, reads=("qid",))
     if rows["qid"] is None:
@@ -180,6 +194,7 @@ def _take_column(X, y, caller):
     """As :func:`take_clicks`, with the values as they are in the log."""
     if isinstance(X, LogOnDisk):
         refuse_arguments({"y": y})
+        # All of its rows, in memory.
         X, rate = X.to_frame()
         return X, as_known_rates(rate), None
     n_rows = _check_rows(X)
@@ -231,12 +246,14 @@ def take_target(
     column = None
     if isinstance(y, Mapping):
         values = _weighted_sum(X, y)
-        if [name for name, weight in y.items() if weight] == ["click"]:
+        # By their weights: a click alone, whatever its weight, is the click itself.
+        if [*filter(y.get, y)] == ["click"]:
             return take_target(X, "click", caller, roles)
     elif isinstance(y, str) and y.startswith(OUTCOME):
         values = _values_of(X, y)
     else:
         rest, values, column = _take_column(X, y, caller)
+        # Otherwise X keeps the column until it is compared with the click.
         if column is None:  # a dataset became its rows
             X = rest
         if _are_clicks(X, values, column):
@@ -261,12 +278,15 @@ def _are_clicks(X, values, column):
 
 def _target_of_outcome(X, values, clicks, column, roles):
     """The target of an outcome beside clicks: both per impression, and at most 1."""
+    # Clicks tell what a row counts, and outcomes are counted the same way.
     impressions = impressions_of_counts(X, clicks, roles, "'click'")
     clicks = divided(clicks, impressions)
     values = divided(values, impressions)
+    # An outcome that is the click leaves nothing else to learn.
     if _are_equal(values, clicks):
         return Target(X, clicks, column, None, 1.0)
     _faults.check({"outcome": values}, called={"outcome": "y"})
+    # Models of examination need values of at most 1; rankings do not depend on the scale.
     scale = float(values.max(initial=0.0))
     if scale > 0:
         return Target(X, values / scale, column, clicks, scale)
@@ -300,6 +320,7 @@ def _are_equal(some, others):
 
 def _weighted_sum(X, weights):
     """The sum of outcomes, each times its weight."""
+    # A negative weight would turn the ranking round, an infinite one would hide all others.
     is_wrong = any(not _is_weight(weight) for weight in weights.values())
     if is_wrong or not any(weights.values()):
         raise ValueError(
@@ -402,6 +423,7 @@ class Rows:
     # Checks -------------------------------------------------------------------------------
     def check(self, reads: Iterable[str], errors: list[Exception]) -> None:
         """Report all faults of the columns that were read; errors are added to ``errors``."""
+        # Each column by itself; only sound columns are compared with one another.
         found = [*self.faults()]
         errors += [fault.severity(message) for fault, message in found if fault.is_error]
         if not errors:
@@ -413,6 +435,7 @@ class Rows:
 
     def _check_sound(self, reads, suspicious):
         """Report what can be found where the columns have no error."""
+        # Without places a list is no page: its rows stand nowhere.
         reads_pages = "session" in reads and self.has_places
         if self.click is not None and not self.shown.any():
             _faults.NO_ROW_SHOWN.report()
@@ -421,15 +444,20 @@ class Rows:
         self._check_roles_of_lists(reads)
         if reads_pages:
             self.check_one_row_per_position()
-        if self.click is not None:
-            rate = self.rate[rows_where(self.shown)]  # warns where it has to be scaled
-            _faults.check_clicked(np.broadcast_to(1.0, len(rate)), rate)
-        if reads_pages and "position" in self._values:
+        self._check_clicked()
+        if reads_pages:
             self._warn_about_torn_pages()
         self.has_pages = reads_pages
         # Only what learns from the clicks reads propensities; others compare what was logged.
         if "propensity" in reads and (self.click is not None or self.has_places):
             tell_units("rows", self)
+
+    def _check_clicked(self):
+        """Report no click among the shown rows."""
+        if self.click is None:
+            return
+        rate = self.rate[rows_where(self.shown)]  # warns where it has to be scaled
+        _faults.check_clicked(np.broadcast_to(1.0, len(rate)), rate)
 
     def _check_roles_of_lists(self, reads):
         """Report that the log has no queries, or no positions, where they are read."""
@@ -458,6 +486,7 @@ class Rows:
 
     def check_one_row_per_position(self, numbered: bool = True) -> None:
         """Refuse two rows of a list at one position; ``numbered`` if rows have their numbers."""
+        # A row that was not shown takes no place.
         same = repeated(self.place()[rows_where(self.shown)])
         if not same.any():
             return
@@ -469,6 +498,8 @@ class Rows:
 
     def _warn_about_torn_pages(self):
         """Warn if most lists lack positions that other lists have, as after a split of rows."""
+        if "position" not in self._values:  # the order of the rows has no gaps
+            return
         rows = rows_where(self.shown)
         list_ = self.list_[rows]
         if "bias" in self._values:
@@ -494,6 +525,7 @@ class Rows:
         position = self._values.get("position")
         bias = self._values.get("bias")
         if position is not None:
+            # Not shown is 0, which no shown row has.
             found = narrow_codes(np.where(np.isnan(position), 0, position))
             if found.all():  # the same numbers in half the memory
                 self._values["position"] = found
@@ -534,6 +566,7 @@ class Rows:
 
     @cached_property
     def served(self) -> Bools:
+        # Positions decide, or bias factors where the log has no positions.
         place = self._values.get("position", self._values.get("bias"))
         has_impressions = self.impressions > 0
         if place is None:
@@ -544,6 +577,7 @@ class Rows:
     def rate(self) -> Floats:
         largest = self.click.max(initial=0.0)
         if largest > 1:
+            # Grades of people become probabilities of a click.
             _faults.GRADES.report(0, float(largest), None, "y")
             return self.click / largest
         return self.click
@@ -575,6 +609,7 @@ class Rows:
         """Code of the (query, session) of each row, in the order of the queries."""
         if "session" not in self._values:
             return self._lists_without_sessions()
+        # A session may have several queries, and each of them has its own list.
         session, ids = _encode("session", self._values["session"])
         code, _, _ = pairs_of_codes(self.query, session, len(ids))
         return narrow_codes(code)
@@ -622,6 +657,7 @@ class Rows:
     def bias(self) -> tuple[Ints, NDArray[Any]]:
         """Code of the bias factor of each row (-1 where not shown), and the factors."""
         rows = rows_where(self.shown)
+        # Without bias factors, the position is the factor.
         values = self._values.get("bias", self.position)[rows]
         if values.dtype.kind == "f":
             values = values.astype(np.int64)
@@ -646,6 +682,7 @@ class Rows:
         if doc is None:
             features = features_of(self._X) if features is None else features
             return Documents(*equal_rows(features[rows]), None)
+        # Unless ids are global, one id under two queries names two documents.
         by_query = self._scope == "query" and "qid" in self._values
         query = (self.query[rows], self.query_ids) if by_query else None
         code, ids = name_documents(_encode("doc", doc[rows]), query)
@@ -666,6 +703,7 @@ class Rows:
             return  # few rows may be equal by chance
         for role in {*_NEVER_FEATURES} & {*self._values} - self.from_columns:
             values = np.asarray(self._values[role])
+            # Text is equal to no feature.
             if values.dtype.kind not in "iuf":
                 continue
             equal = [*equal_columns(features, values)]
@@ -734,6 +772,7 @@ def name_documents(
     if query is None:
         return code, ids.rename("doc")
     code, *codes = pairs_of_codes(query[0], code, len(ids))
+    # From the codes, which pandas would otherwise find again.
     levels = [_as_index(query[1]), ids]
     return code, pd.MultiIndex(levels, codes, names=["qid", "doc"], verify_integrity=False)
 
@@ -772,6 +811,7 @@ def as_clicks(X: Any, y: Column, n_rows: int | None = None) -> Floats:
             "label belong together, pass y.loc[X.index]; otherwise y.to_numpy().",
             ClickDataWarning,
         )
+    # One column of a frame is taken, too, with the warning of scikit-learn.
     y = numbers("y", column_or_1d(as_array(y), warn=True))
     if len(y) != n_rows:
         raise ValueError(
@@ -815,6 +855,7 @@ def read_lists(X: Table, roles: Mapping[str, Any]) -> ServedLists:
     """The result pages of rows to predict, from the columns of X and keywords."""
     found = read(X, roles=roles, reads=("qid", "session", "position", "bias", "impressions"))
     rows = np.flatnonzero(found.position > 0)
+    # List by list, and from the top of each down.
     order = np.lexsort((found.position[rows], found.list_[rows]))
     rows = rows[order]
     bias = found.position if found["bias"] is None else found["bias"]

@@ -14,8 +14,8 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
 
-from .._base._typing import Floats, Ints
-from ..exceptions import ClickDataWarning, python_value, warn_user
+from .._base._typing import Floats
+from ..exceptions import python_value
 from ._faults import IDS
 from ._segments import as_array, as_index_values, naming_ids, sorting_order
 
@@ -71,6 +71,7 @@ def read_column(X: Any, name: str) -> NDArray[Any]:
 
 def as_pandas(X: Any, names: Iterable[str]) -> pd.DataFrame:
     """Some columns of a frame as a frame of pandas, with rows numbered from 0."""
+    # Column by column, whatever kind of frame X is.
     columns = {name: as_index_values(read_column(X, name)) for name in names}
     for name, values in columns.items():
         if values.ndim > 1:  # one list per row
@@ -184,17 +185,9 @@ def feature_names(names: Iterable[str], not_features: Iterable[Any] = ()) -> lis
 def read_role(X: Any, role: str, value: Any = None) -> NDArray[Any] | None:
     """Values of a role (numbers as float64): the keyword ``value``, else a column, else None."""
     if value is None:
-        if not is_frame(X):
+        value = _column_of_role(X, role)
+        if value is None:
             return None
-        # To list the names of a request, and to wrap it, takes longer than to score it.
-        if isinstance(X, pd.DataFrame):
-            is_plain = X.columns.is_unique
-        else:
-            is_plain = nw.dependencies.is_polars_dataframe(X)
-        if role not in (X.columns if is_plain else column_names(X)):
-            refuse_index(X, [role])
-            return None
-        value = _values_of(X[role] if is_plain else _frame_of(X)[role], X, role)
     elif type(value) is not np.ndarray and nw.dependencies.is_into_series(value):
         value = nw.from_native(value, series_only=True).to_numpy()
     value = as_array(value)
@@ -205,6 +198,21 @@ def read_role(X: Any, role: str, value: Any = None) -> NDArray[Any] | None:
             f"that is ({n_rows},)."
         )
     return numbers(f"The role {role!r}", value) if role in _NUMERIC_ROLES else value
+
+
+def _column_of_role(X, role):
+    """The values of a role that is a column of X, or None."""
+    if not is_frame(X):
+        return None
+    # To list the names of a request, and to wrap it, takes longer than to score it.
+    if isinstance(X, pd.DataFrame):
+        is_plain = X.columns.is_unique
+    else:
+        is_plain = nw.dependencies.is_polars_dataframe(X)
+    if role not in (X.columns if is_plain else column_names(X)):
+        refuse_index(X, [role])
+        return None
+    return _values_of(X[role] if is_plain else _frame_of(X)[role], X, role)
 
 
 def _values_of(column, X, role):
@@ -237,6 +245,7 @@ def read_scope(X: Any, value: Any = None) -> str:
 
 def refuse_index(X: Any, names: Iterable[str]) -> None:
     """An error if columns that X lacks are levels of its index (pandas), which nobody reads."""
+    # Polars and Arrow have no index, and few frames of pandas have names there.
     levels = getattr(getattr(X, "index", None), "names", None) or []
     if not {*names} & {*levels}:
         return
@@ -259,17 +268,22 @@ def check_container(X: Any) -> None:
             "first, for example with pandas.read_parquet; skultr.ClickDataset.from_parquet reads "
             "files that do not fit into memory."
         )
+    _refuse_dicts(X)
+    if isinstance(X, np.ma.MaskedArray) and np.ma.is_masked(X):
+        raise ValueError(
+            f"X is a masked array with {int(np.ma.count_masked(X))} masked values; expected a "
+            "number in every cell. Fill them, for example with X.filled(0)."
+        )
+
+
+def _refuse_dicts(X):
+    """Refuse a dict of columns and a list of rows as dicts: NumPy makes objects of them."""
     is_list_of_dicts = isinstance(X, list) and len(X) > 0 and isinstance(X[0], dict)
     if isinstance(X, dict) or is_list_of_dicts:
         kind = "list of dicts" if is_list_of_dicts else type(X).__name__
         raise TypeError(
             f"X is a {kind}; expected a frame or an array. Make a frame of it first: "
             "pandas.DataFrame(X)."
-        )
-    if isinstance(X, np.ma.MaskedArray) and np.ma.is_masked(X):
-        raise ValueError(
-            f"X is a masked array with {int(np.ma.count_masked(X))} masked values; expected a "
-            "number in every cell. Fill them, for example with X.filled(0)."
         )
 
 
@@ -307,25 +321,18 @@ def read_values(
     """The features of a frame; ``known`` are the categories that a fit has found."""
     plan = feature_plan(X, _ROLES)
     others = column_names(X) if plan is None else plan.others
+    # Teams are text; a column of numbers would be a feature under any other name.
     if "team" in others:
         check_team(_frame_of(X)["team"].dtype)
-    kinds = None  # all are numbers
     if plan is not None and plan.is_plain and plan.names:
         chosen = only_features(X, plan)
         names = plan.names
+        kinds = None  # all are numbers
     else:
-        chosen = without_roles(_frame_of(X))
+        chosen, kinds = _features_and_kinds(X)
         names = chosen.columns
-        if not names:
-            raise ValueError(
-                f"X has 0 feature columns: its columns {column_names(X)} all have a role. "
-                "Expected at least one column to rank by; join the documents' features to the "
-                "log first."
-            )
-        kinds = [kind_of(chosen[:, place]) for place in range(len(names))]
-        if set(kinds) == {"number"}:
-            kinds = None
-    is_coded = any(name in names for name in known or ())
+    # Numbers go all at once, and others column by column: codes, or lists that are taken apart.
+    is_coded = not {*names}.isdisjoint(known or ())
     if is_coded or kinds is not None:
         found = _read_columns(_frame_of(X), names, kinds, takes, known)
     else:
@@ -333,6 +340,20 @@ def read_values(
     if why_no_missing:
         refuse_missing(found.values, found.names, why_no_missing)
     return found
+
+
+def _features_and_kinds(X):
+    """The features of a frame, and what each of them holds: None if all hold numbers."""
+    chosen = without_roles(_frame_of(X))
+    if not chosen.columns:
+        raise ValueError(
+            f"X has 0 feature columns: its columns {column_names(X)} all have a role. "
+            "Expected at least one column to rank by; join the documents' features to the "
+            "log first."
+        )
+    # By number, because names of pandas columns need not be strings.
+    kinds = [kind_of(chosen[:, place]) for place in range(len(chosen.columns))]
+    return chosen, None if set(kinds) == {"number"} else kinds
 
 
 def _read_numbers(chosen, names):
@@ -414,6 +435,7 @@ def refuse_missing(values: NDArray[np.float32], names: Sequence[Any], why: str) 
     missing = np.isnan(values)
     if not missing.any():
         return
+    # Ten columns are enough to see what happened.
     places = np.flatnonzero(missing.any(axis=0))
     shown = [
         f"{names[place]!r} ({missing[:, place].mean():.2%} of the rows)" for place in places[:10]
@@ -432,13 +454,8 @@ def _read_columns(frame, names, kinds, takes, known):
     """Features of columns of which some hold lists, or values that are coded."""
     kinds = kinds or ["number"] * len(names)
     columns = [frame[:, frame.columns.index(name)] for name in names]
-    faults = []
-    for column, kind in zip(columns, kinds, strict=True):
-        fault = fault_of_column(column, kind, takes, known)
-        if fault:
-            faults.append(fault)
-    if faults:
-        raise ValueError(text_of_faults(faults))
+    _refuse_columns(columns, kinds, takes, known)
+    known = known or {}
     parts = []
     expanded = []  # one name per feature: those of a list are numbered
     categories = {}
@@ -448,10 +465,11 @@ def _read_columns(frame, names, kinds, takes, known):
             expanded += [f"{name}[{place}]" for place in range(part.shape[1])]
             parts.append(part)
             continue
-        if kind == "number" and name not in (known or ()):
+        # What was a category in training is coded again, whatever it holds here.
+        if kind == "number" and name not in known:
             part = _as_floats(column.to_numpy(), name)
         else:
-            part, categories[name] = encode_categories(column, (known or {}).get(name))
+            part, categories[name] = encode_categories(column, known.get(name))
         expanded.append(name)
         parts.append(part[:, None])
     values = np.concatenate(parts, axis=1)
@@ -462,6 +480,17 @@ def _read_columns(frame, names, kinds, takes, known):
             "Rename one of them."
         )
     return FeatureValues(values, expanded, categories)
+
+
+def _refuse_columns(columns, kinds, takes, known):
+    """An error with all feature columns that are not taken."""
+    faults = []
+    for column, kind in zip(columns, kinds, strict=True):
+        fault = fault_of_column(column, kind, takes, known)
+        if fault:
+            faults.append(fault)
+    if faults:
+        raise ValueError(text_of_faults(faults))
 
 
 def _as_floats(values, name):
@@ -478,6 +507,11 @@ def _as_floats(values, name):
             f"The feature column {name!r} holds {values.dtype} values such as {values[0]!r}; "
             "expected numbers that a float can hold. Encode or drop it."
         ) from error
+
+
+def as_numbers(raw: NDArray[Any]) -> Floats:
+    """Numbers as float64, NaN where they are missing."""
+    return raw.astype(float) if raw.dtype.kind != "O" else to_float64(raw)
 
 
 def to_float64(values):
@@ -581,9 +615,6 @@ def numbers(what: str, value: NDArray[Any]) -> Floats:
 # Which columns are features, and of which kind, is kept by schema: a request of 100 rows costs
 # less to score than its columns cost to look at one by one.
 
-#: Plans that are kept; one takes some kilobytes.
-_N_PLANS = 128
-
 
 class FeaturePlan(NamedTuple):
     """What the names and types of a frame's columns determine."""
@@ -667,8 +698,11 @@ def kind_of(column: nw.Series[Any]) -> str:
         return "category"
     if dtype == nw.String:
         return "number" if column.null_count() == len(column) else "text"
-    if dtype not in (nw.Object, nw.Unknown):
-        return "other"
+    return _kind_of_objects(column) if dtype in (nw.Object, nw.Unknown) else "other"
+
+
+def _kind_of_objects(column):
+    """As :func:`kind_of`, by the first object that is there; others fail when they are read."""
     present = column.drop_nulls()
     if not len(present):
         return "number"  # all are missing
@@ -685,10 +719,7 @@ def fault_of_column(
     """What a column holds that is not taken, in some words; None if there is nothing to say."""
     described = f"{column.name!r} ({column.dtype})"
     if kind == "list":
-        inner = getattr(column.dtype, "inner", None)
-        if inner is None or inner.is_numeric():
-            return None
-        return f"{described}, lists of other things than numbers"
+        return _fault_of_lists(column, described)
     if known is not None:  # by a fit
         if column.name in known or kind == "number":
             return None
@@ -701,6 +732,14 @@ def fault_of_column(
     if not len(present):
         return described
     return f"{described[:-1]}, such as {python_value(present[0])!r})"
+
+
+def _fault_of_lists(column, described):
+    """As :func:`fault_of_column`, for a column of lists."""
+    inner = getattr(column.dtype, "inner", None)
+    if inner is None or inner.is_numeric():  # lists that are objects fail when they are read
+        return None
+    return f"{described}, lists of other things than numbers"
 
 
 def encode_categories(
@@ -720,14 +759,18 @@ def encode_categories(
     code_of = {value: code for code, value in enumerate(categories)}
     code = np.array([code_of.get(value, np.nan) for value in values.tolist()], dtype=np.float32)
     if known and len(present) and np.isnan(code).all():
-        is_text = isinstance(present[0], str)
-        if is_text != isinstance(known[0], str):  # no value would ever be a known one
-            raise ValueError(
-                f"The feature column {column.name!r} ({column.dtype}) holds values such as "
-                f"{python_value(present[0])!r}, in training categories such as {known[:2]}. "
-                "Convert it."
-            )
+        _refuse_other_kind(column, present[0], known)
     return code, categories
+
+
+def _refuse_other_kind(column, value, known):
+    """Refuse numbers where a fit had text, or text where it had numbers: none is ever known."""
+    if isinstance(value, str) != isinstance(known[0], str):
+        raise ValueError(
+            f"The feature column {column.name!r} ({column.dtype}) holds values such as "
+            f"{python_value(value)!r}, in training categories such as {known[:2]}. "
+            "Convert it."
+        )
 
 
 def list_values(column: nw.Series[Any]) -> NDArray[np.float32]:
@@ -736,6 +779,7 @@ def list_values(column: nw.Series[Any]) -> NDArray[np.float32]:
     if cells.ndim > 1:
         return cells.astype(np.float32)
     is_there = np.array([np.ndim(cell) > 0 for cell in cells], dtype=bool)
+    # Missing lists have no length, and become rows of NaN.
     lengths = sorted({len(cell) for cell in cells[is_there]})
     if len(lengths) != 1:
         raise ValueError(
@@ -747,21 +791,27 @@ def list_values(column: nw.Series[Any]) -> NDArray[np.float32]:
     return values
 
 
-@lru_cache(maxsize=_N_PLANS)
+@lru_cache(maxsize=128)  # a plan takes some kilobytes
 def _plan(columns, types, left_out):
     if len(set(columns)) < len(columns) or not all(type(name) is str for name in columns):
         return None
-    # With roles go the outcomes, whose names are many.
-    if left_out:
-        left_out = {name for name in columns if name in left_out or name.startswith(OUTCOME)}
+    left_out = _with_outcomes(left_out, columns)
     places = [place for place, name in enumerate(columns) if name not in left_out]
+    types_of_features = [types[place] for place in places]
     return FeaturePlan(
         names=[columns[place] for place in places],
         places=_as_slice(places),
         others=[name for name in columns if name in left_out],
-        is_plain=all(_is_plain(types[place]) for place in places),
-        is_floating=_are_of_one_float([types[place] for place in places]),
+        is_plain=all(map(_is_plain, types_of_features)),
+        is_floating=_are_of_one_float(types_of_features),
     )
+
+
+def _with_outcomes(left_out, columns):
+    """Names that are left out; with roles go the outcomes, whose names are many."""
+    if not left_out:  # all columns are asked for
+        return left_out
+    return left_out | {name for name in columns if name.startswith(OUTCOME)}
 
 
 def _are_of_one_float(kinds):
@@ -778,118 +828,3 @@ def _as_slice(places):
 
 def _is_plain(dtype):
     return isinstance(dtype, str) or (dtype is not None and dtype.kind in "iufb")
-
-
-# Offsets ----------------------------------------------------------------------------------
-# float32 has 24 bits: of a time stamp of 1.7e9 seconds it keeps 128 seconds, and the logarithm
-# that networks take of their input keeps less. Offsets are taken off in float64 before.
-#: A column has an offset if its values are this many times larger than their range.
-_RATIO = 100.0
-#: Offsets are rounded to this part of the range, so that subtracting them loses no digits.
-_STEPS = 1024
-
-
-class FeatureOffsets(NamedTuple):
-    """What is taken off some columns."""
-
-    columns: Ints  # (n_columns,)
-    values: Floats  # (n_columns,)
-    #: Numbers of different values in the training log, and of those that float32 tells apart.
-    distinct: Ints  # (n_columns, 2)
-
-
-#: For features without offsets.
-NO_OFFSETS = FeatureOffsets(np.empty(0, dtype=int), np.empty(0), np.empty((0, 2), dtype=int))
-
-
-def find_offsets(
-    X: Any, features: NDArray[np.float32], names: Sequence[Any] | None = None
-) -> FeatureOffsets:
-    """Offsets of the features whose values are much larger than their range.
-
-    Columns without an offset keep their values to the bit. An offset is about the smallest value
-    of its column: where the logarithm of a network resolves most, and many features have their
-    mode. It does not depend on how often a row occurs.
-    """
-    if not features.size:
-        return NO_OFFSETS
-    columns = []
-    values = []
-    distinct = []
-    # First in single precision, for all columns at once; then the few that may have an offset.
-    may_be_far = is_far(np.fmin.reduce(features), np.fmax.reduce(features))
-    for place in np.flatnonzero(may_be_far):
-        raw = _feature(X, place, names)
-        if raw is None:
-            continue
-        exact = as_numbers(raw)
-        least = np.nanmin(exact)
-        most = np.nanmax(exact)
-        if least == most:
-            _warn_if_varying(raw, place)
-        elif is_far(least, most):
-            unit = 2.0 ** np.floor(np.log2(most - least)) / _STEPS
-            columns.append(place)
-            values.append(np.rint(least / unit) * unit)
-            different = np.unique(exact[~np.isnan(exact)])
-            different_in_single = np.unique(different.astype(np.float32))
-            distinct.append((len(different), len(different_in_single)))
-    if not columns:
-        return NO_OFFSETS
-    return FeatureOffsets(
-        np.array(columns, dtype=int), np.array(values, dtype=float), np.array(distinct, dtype=int)
-    )
-
-
-def take_off(
-    offsets: FeatureOffsets,
-    X: Any,
-    features: NDArray[np.float32],
-    names: Sequence[Any] | None = None,
-) -> NDArray[np.float32]:
-    """The features without their offsets; the same array if there are none."""
-    if not len(offsets.columns):
-        return features
-    features = features.copy()
-    for place, value in zip(offsets.columns, offsets.values, strict=True):
-        features[:, place] = as_numbers(_feature(X, place, names)) - value
-    return features
-
-
-def is_far(low, high):
-    """Whether values between these are much larger than their range, by column."""
-    low = np.float64(low)
-    high = np.float64(high)
-    # A range with 0 in it is never small beside its values.
-    is_one_sign = (low != 0) & (low * high > 0)
-    return is_one_sign & (np.abs(low) > _RATIO * (high - low))
-
-
-def as_numbers(raw: NDArray[Any]) -> Floats:
-    """Numbers as float64, NaN where they are missing."""
-    return raw.astype(float) if raw.dtype.kind != "O" else to_float64(raw)
-
-
-def _feature(X, place, names):
-    """A feature of X in its own precision, shape (n_rows,); None if it is part of a list."""
-    if is_frame(X):
-        frame = _frame_of(X)
-        name = (feature_columns(X) if names is None else names)[place]
-        if name not in frame.columns:
-            return None
-        return frame[:, frame.columns.index(name)].to_numpy()
-    if sparse.issparse(X):
-        return X.tocsc()[:, [place]].toarray()[:, 0]
-    return np.asarray(X)[:, place]
-
-
-def _warn_if_varying(raw, place):
-    """Warn of whole numbers, say, that differ and are equal as floats."""
-    raw = raw[~pd.isna(raw)]
-    if (raw != raw[0]).any():
-        warn_user(
-            f"Feature {place} varies, but its values differ by less than float64 resolves "
-            f"(they begin {raw[0]}): it is constant for the ranker. If it is an id, drop it; "
-            "otherwise subtract its smallest value first.",
-            ClickDataWarning,
-        )

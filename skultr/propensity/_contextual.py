@@ -20,13 +20,8 @@ from .._base._typing import ArrayLike, Frame
 from .._log._cells import loss_scale, read_cells
 from .._log._clicklog import ClickLog
 from .._log._estimator import FitTask
-from .._log._roles import (
-    ROLES,
-    column_names,
-    feature_names,
-    is_frame,
-    take_off,
-)
+from .._log._offsets import take_off
+from .._log._roles import ROLES, column_names, feature_names, is_frame
 from .._log._segments import equal_rows, offsets_from_sorted
 from .._models._solve import GroupedLogit
 from .._torch._lists import ListLoss, softmax_loss

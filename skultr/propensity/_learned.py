@@ -16,14 +16,8 @@ from .._log._clicklog import make_click_log
 from .._log._counted import CellCount
 from .._log._faults import count_of
 from .._log._joined_logs import cells_of_count
-from .._log._roles import (
-    feature_names,
-    find_offsets,
-    is_frame,
-    read_values,
-    take_off,
-    without_columns,
-)
+from .._log._offsets import find_offsets, take_off
+from .._log._roles import feature_names, is_frame, read_values, without_columns
 from .._log._segments import TINY, encode, rank_in_segment
 from .._models._tabular import LearnsRelevance
 from .._torch._joint import fit_dual, fit_towers

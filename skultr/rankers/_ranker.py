@@ -31,11 +31,11 @@ from .._log._estimator import (
 from .._log._faults import LONGEST_PAGE, check
 from .._log._joined_logs import AddsLogs, Kept, counts_of, log_of_count, with_bias_values
 from .._log._lookalikes import sample_features
+from .._log._offsets import NO_OFFSETS
 from .._log._read_log import ReadLog, was_read
 from .._log._reader import read, take_target, warn_about_names
 from .._log._roles import (
     FIT_ROLES,
-    NO_OFFSETS,
     count_rows,
     is_frame,
     log_and_clicks,

@@ -10,18 +10,17 @@ from scipy import sparse
 from sklearn.utils.validation import validate_data
 
 from .._log._estimator import LEFT_OUT, NotPickled
+from .._log._offsets import find_offsets, take_off
 from .._log._roles import (
     CHUNK,
     check_container,
     feature_columns,
-    find_offsets,
     is_checked,
     is_frame,
     knows_names,
     places_of_fit,
     read_values,
     refuse_missing,
-    take_off,
     without_column,
 )
 

@@ -303,7 +303,7 @@ _PUBLIC = (*_FITTED, "skultr.propensity", "skultr.click_models")
 _OTHERS = {
     "lightgbm": "LGBMRanker LGBMRegressor",
     "sklearn.pipeline": "Pipeline",
-    "skultr._log._roles": "FeatureOffsets",
+    "skultr._log._offsets": "FeatureOffsets",
     "skultr._torch._networks": "Dropout Linear ScaleFeatures SideBySide",
     "skultr.identifiability": "IdentifiabilityRepair",
     "skultr.identifiability._bias_features": "FactorVectors",

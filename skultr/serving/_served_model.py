@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._base._typing import Floats
 from .._log._estimator import steps_of
-from .._log._roles import FeatureOffsets
+from .._log._offsets import FeatureOffsets
 from ..identifiability._repair import IdentifiabilityRepair
 from ..preprocessing import OnFeatures
 from ..rankers._ranker import BaseRanker

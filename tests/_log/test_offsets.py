@@ -4,7 +4,7 @@ import polars as pl
 import pytest
 from scipy import sparse
 
-from skultr._log._roles import find_offsets, take_off
+from skultr._log._offsets import find_offsets, take_off
 from skultr.exceptions import ClickDataWarning
 from skultr.rankers import HeckmanRanker, IPSRanker, LambdaMARTRanker
 

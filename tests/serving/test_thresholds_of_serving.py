@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from skultr._log._roles import FeatureOffsets
+from skultr._log._offsets import FeatureOffsets
 from skultr.serving._judgments import _scale
 from skultr.serving._precision import _lost
 from skultr.serving._saved import Decoder, _Parts, _values
