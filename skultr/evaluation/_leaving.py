@@ -131,7 +131,7 @@ class _Pages:
     def start(self):
         """Where EM begins: a part of the fall of click rates is looks, a smaller one leaving.
 
-        On four logs of 5,000 pages five other starts moved P(leave) by 0.02 at most.
+        On four logs of 5,000 pages four other starts moved P(leave) by 0.02 at most.
         """
         # One click in five looks: documents with few clicks begin as typical ones.
         looked = self.shown * np.sqrt(self.fall)[self.usual]
