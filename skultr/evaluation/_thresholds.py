@@ -45,7 +45,7 @@ STEEPER = Threshold(
     0.25,
     "power of the position by which users with two values of a column must read differently, "
     "before they must not be taken together",
-    "smaller differences seldom change a winner",
+    "only a difference in depth that is plain to see is to forbid a verdict",
     "choice",
 )
 STEEPER_ERRORS = Threshold(
