@@ -825,7 +825,7 @@ def _moved(values, log, document):
 
 def _error(effect):
     """Standard errors of sums over queries of effects (..., n_queries)."""
-    # n / (n - 1) queries, of which there may be one.
+    # With the factor n / (n - 1) of a variance; of one query, that of two.
     n_queries = max(effect.shape[-1], 2)
     return np.sqrt((effect**2).sum(axis=-1) / (1 - 1 / n_queries))
 
