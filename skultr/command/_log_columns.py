@@ -63,11 +63,14 @@ _OUTCOME = re.compile(
 # Roles ------------------------------------------------------------------------------------
 def _plain(name):
     """A name in lower case, with underscores between words."""
-    return re.sub(r"[^a-z0-9]+", "_", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", str(name)).lower())
+    # queryId and "query id" are query_id.
+    parted = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", str(name))
+    return re.sub(r"[^a-z0-9]+", "_", parted.lower())
 
 
 def first_named(names: list[str], role: str, fits: Callable[[str], bool]) -> str | None:
     """The column that probably has a role: by its name, and by its values."""
+    # Of columns with the same plain name, the first counts.
     plain = {_plain(name): name for name in reversed(names)}
     # The names that say most come first.
     usual = NAMES[role].split()
@@ -79,10 +82,12 @@ def _proposed(frame, numbers, rename):
     """The roles of columns that do not have their names yet; those of ``rename`` are given."""
     names = frame.columns
     roles = {name: name for name in names if is_role(name)}
+    # Where another column is to be the click, the one of this name is an outcome.
     if "click" in roles and "click" in rename.values():
         roles["click"] = "outcome_click"
     checks = _checks(frame, numbers, {*roles.values(), *rename.values()})
     roles |= rename
+    # Roles in the order of NAMES: what one has taken is no longer free for the next.
     for role in NAMES:
         if role in roles.values():
             continue
@@ -141,7 +146,8 @@ def _yes(column):
     if len(values) != 2:
         return None
     words = {str(value).strip().lower(): value for value in values}
-    return next((words[yes] for yes, no in _WORDS.items() if {*words} == {yes, no}), None)
+    found = [words[yes] for yes, no in _WORDS.items() if {*words} == {yes, no}]
+    return found[0] if found else None
 
 
 def _counts_up(values):
@@ -267,8 +273,10 @@ class LogTable:
         if self._is_click_rate(values):
             return True
         clicked = self.clicks > 0
+        # The name alone is not enough: an outcome is 0 where nothing was clicked.
         if _OUTCOME.search(_plain(name)) and not values[~clicked].any():
             return True
+        # Without documents, rows of a query are compared.
         group = self.doc if self.doc.any() else self.query
         return bool(outcomes_of(clicked, group, values[:, None]))
 
@@ -276,6 +284,7 @@ class LogTable:
         """Whether values are clicks over impressions, which the clicks decide."""
         if self.impressions is None or not self.clicks.any():
             return False
+        # Rows without an impression have no rate, and do not count.
         with np.errstate(divide="ignore", invalid="ignore"):
             rate = self.clicks / self.impressions
         # To four digits, as reports write rates.
@@ -285,6 +294,7 @@ class LogTable:
     def _is_of_page(self, name):
         """Whether a column has one value per result page, on pages of several rows."""
         values = value_bits(self.frame[name])
+        # Pages of one row, and constants, would say so of every column.
         varies = len(self.page_starts) < len(values) and (values != values[0]).any()
         return bool(varies and (values == values[self.page_starts][self.page]).all())
 
@@ -334,6 +344,7 @@ class LogTable:
             frame = frame.with_columns(nw.col("position") + 1)
         if self.clicks is not None:
             frame = frame.with_columns(nw.col("click").cast(nw.Float64))
+        # In the library that the log came in.
         return frame.to_native()
 
     def remarks(self, log: Any) -> list[str]:
@@ -387,6 +398,7 @@ class LogTable:
             return None, False
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
+            # The fault itself is told with the others.
             try:
                 impressions = impressions_of_counts(log, self.clicks, {}, "'click'")
             except ValueError:
@@ -489,6 +501,7 @@ class LogTable:
         values = values[order] if numeric else value_bits(self.frame[name])[order]
         # Range of the values of each document.
         starts = offsets_from_sorted(self.doc[order])
+        # fmin and fmax pass over missing values.
         least = np.fmin.reduceat(values, starts[:-1])
         most = np.fmax.reduceat(values, starts[:-1])
         changes = most > least

@@ -191,6 +191,7 @@ def describe_log(
     candidates = candidates.assign(rank=scores.rank(ascending=False, method="first"))
     """
     rename = dict(rename or {})
+    # The column of clicks is one more that the user names.
     if click is not None:
         rename[click] = "click"
     source = log if isinstance(log, str | Path) else f"{type(log).__module__}.{type(log).__name__}"
@@ -216,6 +217,7 @@ def _report_of(table, source):
     mends = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
+        # Without all roles there is nothing to check.
         if not table.missing:
             errors, mends = errors_of(log, "click", {}, (*FIT_ROLES, "production"))
     warned = dict.fromkeys(str(warning.message) for warning in caught)
@@ -240,6 +242,7 @@ def _read(log, rename, source):
         log = _opened(log)
     elif isinstance(log, pd.DataFrame):
         log = log.set_axis([*map(str, log.columns)], axis=1)
+    # Lazy frames stay lazy: columns are checked before rows are read.
     frame = open_frame(log, "log")
     names = frame.collect_schema().names()
     if frame.implementation.is_polars():
@@ -258,6 +261,7 @@ def _read(log, rename, source):
 def _check_rename(rename, names):
     """Raise an error unless known columns get different roles that no other column has."""
     roles = {*rename.values()}
+    # Another column may be the click in place of the one of this name.
     others = {*names} - {"click", *rename}
     is_fine = {*rename} <= {*names} and all(map(is_role, roles))
     if not is_fine or roles & others or len(roles) < len(rename):
@@ -290,9 +294,8 @@ def _opened(path):
     try:
         import polars as pl
     except ImportError:
-        if suffix == ".parquet":
-            return pd.read_parquet(path)
-        return pd.read_csv(path) if suffix == ".csv" else pd.read_json(path, lines=True)
+        return _read_by_pandas(path, suffix)
+    # Polars takes names of files in UTF-8 only.
     try:
         str(path).encode()
     except UnicodeEncodeError as error:
@@ -303,6 +306,13 @@ def _opened(path):
     # Types from all rows: prices may begin as whole numbers.
     scan = pl.scan_csv if suffix == ".csv" else pl.scan_ndjson
     return scan(path, infer_schema_length=None)
+
+
+def _read_by_pandas(path, suffix):
+    """The whole file in memory."""
+    if suffix == ".parquet":
+        return pd.read_parquet(path)
+    return pd.read_csv(path) if suffix == ".csv" else pd.read_json(path, lines=True)
 
 
 def _refuse_unreadable(schema, source):

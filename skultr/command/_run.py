@@ -52,6 +52,7 @@ def _run(arguments):
         "be used. Where the log determines nothing, names of judgments and model begin with "
         "'assumed-'.",
     )
+    # The other command starts without what takes seconds to import.
     if "ubi" in arguments[:1]:
         from ._verdict import add_arguments, run  # which imports torch
 
@@ -61,6 +62,7 @@ def _run(arguments):
     try:
         options.run(options)
     except (ImportError, OSError, ValueError) as error:
+        # A ValueError that this package did not mean is a fault of its own, and shows where.
         if isinstance(error, ValueError) and not is_meant(error):
             raise
         print(f"skultr {options.command}: error:", *str(error).split(), file=sys.stderr)
@@ -73,6 +75,7 @@ def _check(options):
     if page is not None:
         refuse_page(page, options.file)  # before a long log is read
     report = describe_log(options.file, options.click, rename=dict(options.rename))
+    # The page comes last: what is printed is there even if the page cannot be written.
     print(report)
     if page is not None:
         replace_page(page, report.page(), options.file)

@@ -29,6 +29,7 @@ def write_sealed(path: Path, text: str, sums: Mapping[str, list[str]]) -> None:
 def sums_in(path: Path) -> dict[str, list[str]] | None:
     """The sums that a page states; None if it is no page of skultr, or was changed since."""
     with path.open("rb") as file:
+        # Only the end is read: any file may be here, of any length.
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - _LONGEST))
         found = _SEAL.search(file.read())
@@ -56,7 +57,9 @@ def refuse_page(path: Path, source: str) -> None:
 
 def replace_page(path: Path, text: str, source: str) -> None:
     """Write a page, whole or not at all."""
+    # Written beside, and then moved: whoever reads meanwhile has the old page or the new one.
     with folder_beside(path) as folder:
         write_sealed(folder / "page", text, {})
+        # Again: another program may have put a file here since.
         refuse_page(path, source)
         (folder / "page").replace(path)

@@ -51,10 +51,12 @@ def training_code(table: LogTable, mends: list[tuple[str, str]], source: str) ->
         return "\n".join(lines)
     text = [name for name in table.features if isinstance(table.frame[name].dtype, TEXT)]
     encoded = [name for name in text if table.frame[name].n_unique() <= FEW_TEXTS.value]
+    # The code must name every column that no ranker should read.
     dropped = _no_features(table, text, encoded)
     lines += _mending(table, mends, is_polars)
     if dropped:
         lines.append(DROP[is_polars].format(dropped))
+    # Without a feature there is no ranker, but labels of documents.
     if {*table.features} <= {*dropped}:
         imports, more = _labels()
     else:
@@ -82,6 +84,7 @@ def _reading(table, source, is_polars):
     suffix = Path(source).suffix.lower()
     if suffix in READS_FILE:
         lines.append(READS_FILE[suffix][is_polars].format(source))
+    # A role that no column looks like stands in the line to complete, in angle brackets.
     asked = {f"<{NEEDED[role]}>": role for role in table.missing}
     rename = table.rename | asked
     if rename:

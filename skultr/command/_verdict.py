@@ -150,8 +150,8 @@ def run(options: argparse.Namespace) -> None:
         features = None if options.features is None else _features(options.features)
         log, report = _read(options)
         say(f"read {len(log):,} impressions, {log['click'].sum():,} clicks")
-        for loss in report.losses[report.losses["lost"] > 0].itertuples():
-            say(f"lost {loss.lost:,} of {loss.n:,} of kind {loss.kind} {loss.action}".rstrip())
+        for loss in _losses(report):
+            say(loss)
         X = None if features is None else _with_features(features, log, report)
         # Does the log determine relevance? If not, examination is assumed.
         graph = IdentifiabilityGraph.from_log(log, click="click")
@@ -186,10 +186,21 @@ def run(options: argparse.Namespace) -> None:
                 warnings=_texts(caught),
             )
             _replace(out, new, page(found), [name for name, _ in files], _inputs(options))
-    for name in (_REPORT, *(name for name, _ in files)):
+    written = [_REPORT, *(name for name, _ in files)]
+    for name in written:
         say(f"wrote {out / name}")
+    # A job whose output goes to a file shows it all the same.
     if found.level != "yes":
         print(f"warning: {found.headline} See {out / _REPORT}", file=sys.stderr)
+
+
+def _losses(report):
+    """A line for each kind of record of which some were lost."""
+    lost = report.losses[report.losses["lost"] > 0]
+    return [
+        f"lost {loss.lost:,} of {loss.n:,} of kind {loss.kind} {loss.action}".rstrip()
+        for loss in lost.itertuples()
+    ]
 
 
 def _texts(caught):
@@ -201,6 +212,7 @@ def _texts(caught):
 def _checked(options):
     """The folder to write to, which need not be there yet, and has nothing in the way."""
     out = Path(options.out)
+    # The folder itself, or the nearest one above it that is there. A broken link is in the way.
     there = next(path for path in (out, *out.parents) if os.path.lexists(path))
     if not there.is_dir():
         raise ValueError(f"--out is {out}, which is a file; expected a folder.")
@@ -260,8 +272,8 @@ def _earlier(out):
 def _replace(out, new, text, names, inputs):
     """Put the files of a run in the place of those of an earlier one."""
     earlier = _earlier(out)
-    # Both sums, and the report first: if the process is killed in between, each file is the old
-    # or the new one, and the next run knows both as its own.
+    # Of each file the sums of both runs, and the report first: if the process is killed in
+    # between, each file is the old or the new one, and the next run knows both as its own.
     sums = {name: list(earlier.get(name, ())) for name in _WRITTEN}
     for name in names:
         sums[name].append(sum_of(new / name))
@@ -269,14 +281,20 @@ def _replace(out, new, text, names, inputs):
     _refuse(out, [_REPORT, *names], inputs)
     for name in (_REPORT, *names):
         (new / name).replace(out / name)
+    # What an earlier run wrote and this one does not would seem to be of this one.
     for name in _WRITTEN - {*names}:
-        path = out / name
-        is_left = path.is_file() and not path.is_symlink() and not is_one_of(path, inputs)
-        if is_left and sum_of(path) in earlier.get(name, ()):
-            path.unlink()
+        if _is_left(out / name, earlier.get(name, ()), inputs):
+            (out / name).unlink()
+
+
+def _is_left(path, sums, inputs):
+    """Whether a file is as an earlier run wrote it, and none that this run reads."""
+    is_own_file = path.is_file() and not path.is_symlink() and not is_one_of(path, inputs)
+    return is_own_file and sum_of(path) in sums
 
 
 def _read(options):
+    # One file, or both halves of it: nothing in between.
     halves = [name for name in (options.queries, options.events) if name is not None]
     if len(halves) != (2 if options.file is None else 0):
         raise ValueError("Give FILE, or both --queries and --events.")
@@ -287,6 +305,7 @@ def _read(options):
         "ordinal_base": options.ordinal_base,
         "page_size": options.page_size,
     }
+    # What was not given is read from the log.
     given = {name: value for name, value in given.items() if value is not None}
     log, report = read_ubi(options.file or options.queries, options.events, **given)
     if options.application is not None:
@@ -322,6 +341,7 @@ def _why(report):
 
 def _of_application(log, report, name):
     """The rows of one application."""
+    # Queries without an application are of the one without a name.
     names = report.queries["application"].fillna("")
     if name not in set(names):
         raise ValueError(
@@ -362,6 +382,7 @@ def _curve(log, is_connected):
         return pd.DataFrame({"examination": assumed}, position)
     # Where clicks are few it is steadier than the estimator that has standard errors.
     table = PBMModel().fit(log, "click").examination_["examination"]
+    # Positions that the log lacks lie on lines between the logarithms of their neighbours.
     values = np.exp(np.interp(position, table.index, np.log(table)))
     estimator = RegressionEMPropensity(relevance="embedding").fit(log, "click")
     errors = estimator.examination_["standard_error"].reindex(position)
@@ -394,10 +415,12 @@ def _judge(labels, report, options, mark, out, files):
     numbers = dict(zip(topics["qid"], topics["topic"], strict=True))
     for form, (name, note) in _JUDGMENTS.items():
         name = f"{mark}{name}"
+        # The format of TREC has no place for the text of a query.
         queries = numbers if form == "trec" else topics
         try:
             text = export_judgments(labels, form, queries=queries, **how)
         except ValueError as error:
+            # A format that cannot hold these judgments is left out, and the report says why.
             if not is_meant(error):
                 raise
             left_out.setdefault(str(error), []).append(name)
@@ -468,9 +491,7 @@ def _check_features(table, features, path):
         raise ValueError(
             f"{path} has the columns {list(table)}; expected query, doc and one per feature."
         )
-    taken = [column for column in features if column in _TAKEN]
-    if taken:
-        raise ValueError(f"{path} has a column {taken[0]!r}, which is no name of a feature here.")
+    _refuse_taken(features, path)
     if table.empty or table[["query", "doc"]].isna().any(axis=None):
         raise ValueError(f"{path} has no rows, or rows without query or doc; expected both.")
     bad = [column for column in features if not _holds_numbers(table[column])]
@@ -479,6 +500,13 @@ def _check_features(table, features, path):
             f"Features of {path} hold no numbers, infinity, or numbers above float32: "
             f"{', '.join(map(repr, bad))}. Encode them as your engine does, or leave them out."
         )
+
+
+def _refuse_taken(features, path):
+    """Raise an error for a feature that the log would take for a role."""
+    taken = [column for column in features if column in _TAKEN]
+    if taken:
+        raise ValueError(f"{path} has a column {taken[0]!r}, which is no name of a feature here.")
 
 
 def _holds_numbers(column):
@@ -494,6 +522,7 @@ def _table(path):
     try:
         if path.suffix.lower() in (".parquet", ".pq"):
             return pd.read_parquet(path)
+        # Ids such as 007 and words such as NA stay what they are.
         ids = {"query": str, "doc": str}
         return pd.read_csv(path, dtype=ids, keep_default_na=False, na_values=[""])
     except ValueError as error:
@@ -514,6 +543,7 @@ def _train(X, features, n_shown, propensity, form, mark):
     remarks = [_trained_on(X, features, n_shown, mark)]
     ranker = LambdaMARTRanker(propensity=propensity, random_state=0)
     compared, better = _compare(ranker, X, propensity)
+    # The model to upload learns from all queries, also those that were held out.
     ranker.fit(X, "click")
     if mark:
         compared += " This holds only if the assumed curve does."
@@ -529,6 +559,7 @@ def _write_model(trained, form, mark, out, files):
     saved = f"{mark}{_SAVED}"
     (out / name).write_text(trained.upload, encoding="utf-8")
     files.append((name, f"the model `{_title(mark)}` for the engine: {how}"))
+    # Without the library that saves it, the file for the engine is there all the same.
     try:
         save_model(trained.ranker, out / saved)
     except ImportError as error:
@@ -561,6 +592,7 @@ def _trained_on(X, features, n_shown, mark):
 
 def _with_features(features, log, report):
     """The rows of the log whose document has features; missing ones are 0, as in engines."""
+    # Queries are joined by their words: the ids of the log are in no table of features.
     words = report.queries.set_index("qid")["user_query"].astype(str).map(normal_text)
     rows = log.assign(query=log["qid"].astype(object).map(words), doc=log["doc"].astype(str))
     X = rows.merge(features.fillna(0), on=["query", "doc"])
@@ -595,6 +627,7 @@ def _compare(ranker, X, propensity):
     labels = labels.merge(predicted).merge(served)
     dcg_of_model = _dcg(labels, "model")
     dcg_of_served = _dcg(labels, "served")
+    # By query, of the mean of all: a query without clicks divides by no 0.
     gain = (dcg_of_model - dcg_of_served) / dcg_of_served.mean()
     error = 1.96 * gain.std() / np.sqrt(len(gain))
     text = (
@@ -737,6 +770,7 @@ def _list(items: list[str], tag: str = "ul") -> str:
 
 def _outline(lines: list[str]) -> str:
     """Paragraphs, each with the list of the indented lines after it."""
+    # Each title, and the items below it.
     parts: list[tuple[str, list[str]]] = []
     for line in lines:
         if line.startswith(" ") and parts:
@@ -747,6 +781,7 @@ def _outline(lines: list[str]) -> str:
 
 
 def _marked(text: str) -> str:
+    # Every second part stood between backticks.
     parts = escape(text).split("`")
     return "".join(f"<code>{part}</code>" if i % 2 else part for i, part in enumerate(parts))
 
@@ -756,6 +791,7 @@ def _grades(grades: pd.Series) -> str:
         return ""
     body = ""
     for grade, count in grades.items():
+        # The longest bar is that of the most frequent grade.
         width = f"{100 * count / grades.max():.1f}%"
         bar = f'<span class="bar" style="width:{width}"></span>'
         body += (
@@ -790,5 +826,6 @@ def _figure(curve: pd.DataFrame, name: str) -> str:
         file = io.StringIO()
         display = ExaminationDisplay.from_estimator(curve, name=name, ax=ax)
         display.figure_.savefig(file, format="svg", metadata=about)
+    # HTML takes the element alone, without the declaration of XML in front.
     svg = file.getvalue().partition("<!DOCTYPE")[2].partition(">")[2]
     return svg.replace("<svg ", f'<svg role="img" aria-label="{about["Title"]}" ', 1)

@@ -23,20 +23,12 @@ from ._logged_pages import LoggedPages, Pages
 _MOST_ROUNDS = 100
 #: Squared move of the curve in standard errors, and so of any value, in the last round.
 _LARGEST_MOVE = 2.5e-3
-#: Move of the mean share of a residual that is a deviation, in the last round.
-_LARGEST_CHANGE = 1e-3
 # Prior of the curve -----------------------------------------------------------------------------
 #: Widths of κ, of which the likeliest is taken.
 _TRUSTS = (0.03, 0.3, 1.0)
 #: Widths of the walk of log b off its line where the position is e times as deep.
 _BENDS = (0.03, 0.1, 0.3, 1.0)
-#: Variance of the slope of the line: examination falls as the position to the power 0 to 4.
-_TILT = 4.0
 # Prior of qualities -----------------------------------------------------------------------------
-#: Impressions of pairs that the variance of one place is shrunk by, to that of all.
-_POOLED = 20
-#: Range of the variance of qualities, relative to their squared mean.
-_SHARES = (1e-2, 10.0)
 #: Share of the prior in predictions: of documents that the log never had.
 _UNKNOWN = 1e-9
 # Guards -----------------------------------------------------------------------------------------
@@ -46,11 +38,6 @@ _DIFFERENCE = 1e-4
 _SMALLEST = 1e-3
 #: Smallest P(click), relative to that of a document of typical quality.
 _LEAST_CONTRAST = 0.05
-# Places: deep positions in blocks, because each costs time and few clicks tell their curve -------
-#: Positions of their own.
-_SINGLE = 20
-#: Blocks of each doubling after them.
-_BLOCKS = 8
 
 
 class _Curve(NamedTuple):
@@ -96,8 +83,11 @@ class ClickTable:
         self._log = log
         self._pair, self._slot = np.divmod(keys, len(log.slot_query))
         position = log.slot_position
-        deep = np.ceil(_BLOCKS * np.log2(np.maximum(position / _SINGLE, 1)))
-        self._slot_place, _ = encode(np.minimum(position, _SINGLE) + deep.astype(int))
+        # 20 positions of their own, and 8 blocks for each doubling after them: each place costs
+        # time, and few clicks tell the curve of deep ones.
+        n_single = 20
+        block = np.ceil(8 * np.log2(np.maximum(position / n_single, 1)))
+        self._slot_place, _ = encode(np.minimum(position, n_single) + block.astype(int))
         self._place = self._slot_place[self._slot]
         # Users who leave after a click see less of what is below.
         self._leaving = fit_leaving(log, self._slot_place[log.slot])
@@ -112,7 +102,8 @@ class ClickTable:
         #: Of each pair; what was never shown is like what stands last.
         self._usual = np.rint(np.where(self.never_shown, usual.max(), usual)).astype(int)
         # Start: the curve is the fall of click rates.
-        rates = np.bincount(self._place, self._clicks) / np.bincount(self._place, self._exposed)
+        clicks_of_place = np.bincount(self._place, self._clicks)
+        rates = clicks_of_place / np.bincount(self._place, self._exposed)
         rates = np.maximum(rates / max(rates.max(), TINY), _SMALLEST)
         self._scale = rates**2  # of variances of deviations
         n_pages = np.bincount(self._slot_place, log.slot_pages)
@@ -131,8 +122,7 @@ class ClickTable:
         #: By usual place: the variance of qualities, relative to their squared mean.
         self._share = np.full(len(rates), 0.3)
         self.converged = self._fit()
-        #: By place: the best P(click) of a document.
-        # Bounds of what was never shown.
+        #: By place: the best P(click) of a document, which bounds what was never shown.
         likely = self._of_cells(self._curve, self._quality(self._curve, share=1.0))
         self._best = largest_by_code(self._place, likely, len(rates))
 
@@ -251,7 +241,8 @@ class ClickTable:
         # Through the curve: slopes of the sum, times how each click moves the curve.
         total = moved(curve)
         slopes = np.empty(len(curve.logs))
-        for number, step in enumerate(_DIFFERENCE * np.eye(len(slopes))):
+        steps = _DIFFERENCE * np.eye(len(slopes))
+        for number, step in enumerate(steps):
             beside = curve._replace(logs=curve.logs + step)
             slopes[number] = (moved(beside) - total) / _DIFFERENCE
         effect = solve_scaled(self._information, slopes)
@@ -362,7 +353,8 @@ class ClickTable:
                 self._widths = max(product(_TRUSTS, _BENDS), key=self._evidence)
             move, is_highest = self._climb(self._prior_precision(*self._widths))
             change = np.average(np.abs(self._own_share - shares), weights=self._exposed)
-            is_still = change < _LARGEST_CHANGE and move @ self._information @ move < _LARGEST_MOVE
+            squared_move = move @ self._information @ move
+            is_still = change < 1e-3 and squared_move < _LARGEST_MOVE
             if number > choices[-1] and is_highest and is_still:
                 return True
             shares = self._own_share
@@ -439,6 +431,7 @@ class ClickTable:
         n = len(self._depth)
         contrast = self._contrast(logs, pair, place)
         steeper = self._doubt[place] * self._rich[pair]
+        # The derivative of the log of `_contrast`, by its smooth value.
         steeper *= contrast / (contrast**2 + _LEAST_CONTRAST**2)
         values = np.append(np.ones(len(place)), steeper)
         columns = np.append(place, np.full(len(place), n))
@@ -460,14 +453,15 @@ class ClickTable:
         of κ."""
         # Each place may be off the walk by .03, so that the matrix stays regular.
         walk = np.minimum.outer(self._depth, self._depth) + 1e-3 * np.eye(len(self._depth))
-        # The level is free: clicks cannot tell it.
-        line = 1e4 + _TILT * np.outer(self._depth, self._depth)
+        # The level is free: clicks cannot tell it. The slope has the variance 4: examination
+        # falls as the position to the power 0 to 4.
+        line = 1e4 + 4 * np.outer(self._depth, self._depth)
         return block_diag(np.linalg.inv(line + bend**2 * walk), trust**-2)
 
     def _scores(self, effect):
         """What each click of each cell, and all that are due in it, move by the curve's effect."""
         moves = self._moves
-        # Scores of the clicks in the curve: design minus its mean over the moves of a document.
+        # Scores of the clicks in the curve: design less its mean over the moves of a document.
         heights, design = self._design(self._curve.logs)
         shares = np.exp(moves.log_shares(heights))
         moved = design @ effect
@@ -500,12 +494,14 @@ class ClickTable:
         noise = chance[known] / due[known] ** 2
         weight = 1 / (1 + noise) ** 2
         excess = weight * (squares - noise)
-        # By usual place, shrunk to all.
+        # By usual place, shrunk to all as by 20 pairs that are told exactly.
         share_of_all = weight @ (squares - noise) / weight.sum()
         excess_of_place = np.bincount(self._usual[known], excess, n_places)
         weight_of_place = np.bincount(self._usual[known], weight, n_places)
-        share = (excess_of_place + _POOLED * share_of_all) / (weight_of_place + _POOLED)
-        self._share *= (np.clip(share, *_SHARES) / self._share) ** self._gain
+        share = (excess_of_place + 20 * share_of_all) / (weight_of_place + 20)
+        # Documents are neither all alike nor a few good ones among many of no quality.
+        share = np.clip(share, 1e-2, 10.0)
+        self._share *= (share / self._share) ** self._gain
         spread = self._share[self._usual] * mean**2
         self._prior = mean, spread
         # Quality given the number of clicks, beside that of the mean click.
@@ -529,8 +525,10 @@ class ClickTable:
         mean, spread = self._prior
         level, slope = self._line(self._curve, self._place)
         mean = np.clip(level + slope * mean[self._pair], _SMALLEST, 1 - _SMALLEST)
-        varies = slope**2 * spread[self._pair]
-        return np.maximum(mean * (1 - mean) - varies, mean * (1 - mean) / 4)
+        # Of the variance m (1 - m), what documents differ by is no chance; a quarter at least is.
+        whole = mean * (1 - mean)
+        between = slope**2 * spread[self._pair]
+        return np.maximum(whole - between, whole / 4)
 
     def _deviation(self):
         """τ², by how far click rates are from what the other positions of a document say.
@@ -543,7 +541,6 @@ class ClickTable:
         mean, spread = self._prior
         precision, told = self._told(self._curve)
         # Quality by the other cells of the document, and what is left of each rate beside it.
-        # A document's quality without the cell itself.
         own = self._weight * slope
         rate = self._curve.rate - level
         left = np.maximum(precision[pair] - own * slope, 0) + 1 / spread[pair]
@@ -553,6 +550,7 @@ class ClickTable:
         excess = (rate - slope * quality) ** 2 - slope**2 / left
         weight = 1 / (chance + slope**2 / left + self._own * scale)
         if self._log.has_pages:
+            # The regression of the excess beyond chance on the scale.
             due = weight**2 * scale
             return max(float(due @ (excess - chance) / (due @ scale)), 0.0)
         parts = weight[:, None] * np.column_stack([chance, scale])

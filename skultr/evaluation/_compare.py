@@ -84,7 +84,8 @@ class RankerComparison:
             head += f" in {self.n_clusters} clusters"
         if self.n_undefined:
             head += f" (and {self.n_undefined} where it is undefined, left out)"
-        return "\n".join([head, *(_in_words(row, *counted) for row in self.table.itertuples())])
+        lines = [_in_words(row, *counted) for row in self.table.itertuples()]
+        return "\n".join([head, *lines])
 
 
 @validate_params(
@@ -228,7 +229,7 @@ def compare_rankers(
             f"{name_of_metric} is infinite for some query; expected finite values, or NaN where "
             "it is undefined."
         )
-    # Queries count where the metric is defined for all rankers.
+    # Queries count where the metric is defined for all rankers: comparisons are within queries.
     per_query = values.dropna()
     if per_query.empty:
         raise ValueError(
@@ -239,14 +240,13 @@ def compare_rankers(
     rng = check_random_state(random_state)
     _, *linear = by_cluster(per_query.to_numpy(), group)
     lower, upper = bootstrap(*linear, confidence_level, n_resamples, rng)
-    means = {"value": per_query.mean(), "lower": lower, "upper": upper}
+    means = pd.DataFrame({"value": per_query.mean(), "lower": lower, "upper": upper})
+    # The same generator draws on: first the means, then their differences.
+    table = _compare(per_query, group, pairs, confidence_level, n_resamples, rng)
+    n_undefined = len(values) - len(per_query)
+    n_clusters = None if group is None else len(np.unique(group))
     return RankerComparison(
-        table=_compare(per_query, group, pairs, confidence_level, n_resamples, rng),
-        values=pd.DataFrame(means).rename_axis("ranker"),
-        per_query=per_query,
-        metric=name_of_metric,
-        n_undefined=len(values) - len(per_query),
-        n_clusters=None if group is None else len(np.unique(group)),
+        table, means.rename_axis("ranker"), per_query, name_of_metric, n_undefined, n_clusters
     )
 
 
@@ -265,20 +265,13 @@ def _documents(rankers, X, y, qid, doc, cluster):
     """Annotated documents, and the cluster of each of their queries, or None."""
     has_model = any(hasattr(ranker, "predict") for ranker in rankers.values())
     if X is None:
-        if has_model or y is None or isinstance(y, str):
-            raise ValueError("X is None; expected it, unless rankers are scores and y an array.")
-        X = pd.DataFrame(index=range(len(y)))
+        X = _rows_alone(y, has_model)
     columns = column_names(X) if is_frame(X) else []
     _check_annotation(y, columns)
-    # Columns that are passed by name are no features.
-    if isinstance(y, str):
-        name = y
-        y = read_column(X, name)
-        X = without_column(X, name)
+    X, y = _taken_out(X, y)
     if isinstance(cluster, str) and not is_role(cluster):
-        name = cluster
-        cluster = read_column(X, name)
-        X = without_column(X, name)
+        X, cluster = _taken_out(X, cluster)
+    # Scores are of rows, so that without ids each row is a document.
     if not has_model and doc is None and "doc" not in columns:
         doc = np.arange(count_rows(X))
     roles = {"qid": qid, "doc": doc, "relevance": y}
@@ -288,6 +281,20 @@ def _documents(rankers, X, y, qid, doc, cluster):
     query = documents.read.query
     cluster_of_query = cluster_of(X, cluster, query, "query")
     return documents, cluster_of_query[np.unique(query[documents.rows])]
+
+
+def _rows_alone(y, has_model):
+    """Rows without columns, as many as there is annotation."""
+    if has_model or y is None or isinstance(y, str):
+        raise ValueError("X is None; expected it, unless rankers are scores and y an array.")
+    return pd.DataFrame(index=range(len(y)))
+
+
+def _taken_out(X, values):
+    """X without a column that is passed by its name, which then is no feature; and its values."""
+    if not isinstance(values, str):
+        return X, values
+    return without_column(X, values), read_column(X, values)
 
 
 def _check_annotation(y, columns):
@@ -318,20 +325,20 @@ def _compare(per_query, group, pairs, level, n_resamples, rng):
     verdict = np.select([~is_sure, mean > 0], ["cannot tell", "better"], "worse")
     # With a power of 0.8, at the level of the first of all comparisons.
     smallest = detectable(sums, (1 - level) / len(pairs), power=0.8)
-    return pd.DataFrame(pairs, columns=["ranker", "baseline"]).assign(
-        value=a.mean(axis=0),
-        difference=mean,
-        lower=lower,
-        upper=upper,
-        p_value=p_value,
-        p_adjusted=p_adjusted,
-        detectable=smallest,
-        n_queries=len(difference),
-        wins=(difference > 0).sum(axis=0),
-        ties=is_tie.sum(axis=0),
-        losses=(difference < 0).sum(axis=0),
-        verdict=verdict,
-    )
+    table = pd.DataFrame(pairs, columns=["ranker", "baseline"])
+    table["value"] = a.mean(axis=0)
+    table["difference"] = mean
+    table["lower"] = lower
+    table["upper"] = upper
+    table["p_value"] = p_value
+    table["p_adjusted"] = p_adjusted
+    table["detectable"] = smallest
+    table["n_queries"] = len(difference)
+    table["wins"] = (difference > 0).sum(axis=0)
+    table["ties"] = is_tie.sum(axis=0)
+    table["losses"] = (difference < 0).sum(axis=0)
+    table["verdict"] = verdict
+    return table
 
 
 def _in_words(row, n, unit):
@@ -346,6 +353,7 @@ def _in_words(row, n, unit):
         return f"{found} Cannot tell: too few {unit} differ."
     found += f" Cannot tell: {n} {unit} can detect differences above {row.detectable:.2g}"
     if 0 < abs(row.difference) < row.detectable:
+        # What is detectable falls as 1 / sqrt(n); two digits say all that is known.
         needed = float(f"{n * (row.detectable / row.difference) ** 2:.2g}")
         found += f". Detecting {abs(row.difference):.2g} would need about {needed:,.0f} {unit}"
     return f"{found}."

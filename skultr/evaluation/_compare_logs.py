@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from numbers import Integral, Real
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -40,52 +41,35 @@ from ._thresholds import (
     TWO_CURVES_APART,
 )
 
-
-class _Watched(NamedTuple):
-    """How a change of what is watched is judged."""
-
-    #: The smallest relevant change.
-    least: float
-    #: Whether that is a share of the old value.
-    is_share: bool = False
-    #: 1 if only more matters, -1 if only less, 0 for both.
-    direction: int = 0
-
-
-_WATCHED = {
-    "examination": _Watched(0.1, is_share=True),
-    "clicks per page": _Watched(0.05, is_share=True),
-    "results per page": _Watched(0.05, is_share=True),
-    "click rate": _Watched(0.1, is_share=True),
-    "location": _Watched(0.02),
-    "spread": _Watched(0.02),
-    "missing": _Watched(0.02),
-    "column": _Watched(1.0),
-    "passing time": _Watched(np.inf),
-    "mix": _Watched(0.05),
-    "new queries": _Watched(0.05, direction=1),
-    "new documents": _Watched(0.05, direction=1),
-    "moved documents": _Watched(0.5, is_share=True, direction=-1),
-    "connected": _Watched(0.05, direction=-1),
+#: The smallest relevant change of what is watched.
+_LEAST_CHANGES = {
+    "examination": 0.1,
+    "clicks per page": 0.05,
+    "results per page": 0.05,
+    "click rate": 0.1,
+    "location": 0.02,
+    "spread": 0.02,
+    "missing": 0.02,
+    "column": 1.0,
+    "passing time": np.inf,
+    "mix": 0.05,
+    "new queries": 0.05,
+    "new documents": 0.05,
+    "moved documents": 0.5,
+    "connected": 0.05,
 }
+#: Of these, that is a share of the old value.
+_RELATIVE = ("examination", "clicks per page", "results per page", "click rate", "moved documents")
+#: 1 where only more matters, -1 where only less; of the others both do.
+_DIRECTIONS = {"new queries": 1, "new documents": 1, "moved documents": -1, "connected": -1}
 #: Roles that are contexts of a click.
 _CONTEXT_ROLES = ("user", "bias")
-#: Positions of their own; deeper ones are in blocks, each twice as deep as the one before.
-_SINGLE = 10
-#: Rows of both logs together whose features are compared: more cost time and tell little.
-_ROWS = 2**18
 #: Rounds that find documents of another relevance, at most; 20 to 160 are usual.
 _MOST_ROUNDS = 500
 #: Largest move of the weight of a document in the last round.
 _TOLERANCE = 1e-5
-#: Where the share of documents of another relevance starts, and its largest value: of more than
-#: half, it is the others that changed.
-_FIRST_SHARE = 0.1
-_LARGEST_SHARE = 0.5
 #: Replaces 0 as a number of clicks, a share or an error.
 _ROUNDING = 1e-9
-#: Rounding errors of a shift, in those of the largest value: those of a difference of two means.
-_DIGITS = 8.0
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -111,6 +95,7 @@ class LogComparison:
     def summary(self) -> str:
         """What changed, and what these logs leave open, in plain words."""
         rows = dict([*self.table.groupby("verdict")])
+        # A verdict that no row has.
         none = self.table[:0]
         counts = ", ".join(f"{verdict} in {len(rows[verdict])}" for verdict in sorted(rows))
         lines = [f"{len(self.table)} rows: {counts}"]
@@ -291,29 +276,32 @@ def compare_logs(
     >>> print(shorter.summary().splitlines()[1])
     results per page: 10 before, 8 now; -2 [-2, -2], p = 0.
     """
-    least = {name: how.least for name, how in _WATCHED.items()} | dict(relevant or {})
-    unknown = sorted({*least} - {*_WATCHED})
+    least = _LEAST_CHANGES | dict(relevant or {})
+    unknown = sorted({*least} - {*_LEAST_CHANGES})
     if unknown:
-        raise ValueError(f"relevant names {unknown}; expected some of {[*_WATCHED]}.")
+        raise ValueError(f"relevant names {unknown}; expected some of {[*_LEAST_CHANGES]}.")
+    # Both logs in shared codes, what is watched of them, and the verdicts.
     logs = _Logs(old, new, click)
-    parts = logs.examination, logs.clicks, logs.features, logs.documents
-    rows = pd.DataFrame([row for part in parts for row in part()])
+    found = chain(logs.examination(), logs.clicks(), logs.features(), logs.documents())
+    rows = pd.DataFrame([*found])
     return LogComparison(_judged(rows, least, 1 - confidence_level, n_looks))
 
 
 def _judged(rows, least, level, n_looks):
     """The table of a comparison; see LogComparison."""
     watched = rows["watched"]
-    is_share = watched.map({name: how.is_share for name, how in _WATCHED.items()})
-    direction = watched.map({name: how.direction for name, how in _WATCHED.items()})
+    direction = watched.map(_DIRECTIONS)
     least = watched.map(least)
-    least = least.where(~is_share, least * rows["old"])
+    least = least.where(~watched.isin(_RELATIVE), least * rows["old"])
     # p-values of no change, for all rows together.
     change = rows["change"]
     known = (rows["n_queries"] >= LEAST_QUERIES.value) & (change + rows["error"]).notna()
     freedom = np.maximum(rows["n_queries"], 2) - 1
     error = rows["error"].where(known)
-    p_value = 2 * student.sf(change.abs() / np.maximum(error, _ROUNDING), freedom)
+    # A fact has no error: its p-value is 0 if it changed, and 1 if not.
+    errors_away = change.abs() / np.maximum(error, _ROUNDING)
+    p_value = 2 * student.sf(errors_away, freedom)
+    # Rows that cannot tell are no tests, and cost the others nothing.
     p_adjusted = p_value.copy()
     p_adjusted[known] = np.minimum(n_looks * holm_adjusted(p_value[known]), 1)
     # Intervals, and the largest change in the direction that matters.
@@ -324,19 +312,20 @@ def _judged(rows, least, level, n_looks):
     size = _size_in(direction, difference, difference)
     most = _size_in(direction, lower, upper)
     # An alarm is sure and large; no change is surely small.
-    verdicts = {
-        "alarm": (p_adjusted <= level) & (size >= least * (1 - _ROUNDING)),
-        "no relevant change": most < least,
-    }
-    return rows[["watched", "at", "old", "new"]].assign(
-        difference=difference,
-        lower=lower,
-        upper=upper,
-        p_value=p_value,
-        p_adjusted=p_adjusted,
-        relevant=least,
-        verdict=np.select([*verdicts.values()], [*verdicts], "cannot tell"),
+    is_alarm = (p_adjusted <= level) & (size >= least * (1 - _ROUNDING))
+    is_small = most < least
+    verdict = np.select(
+        [is_alarm, is_small], ["alarm", "no relevant change"], default="cannot tell"
     )
+    table = rows[["watched", "at", "old", "new"]].copy()
+    table["difference"] = difference
+    table["lower"] = lower
+    table["upper"] = upper
+    table["p_value"] = p_value
+    table["p_adjusted"] = p_adjusted
+    table["relevant"] = least
+    table["verdict"] = verdict
+    return table
 
 
 def _as_difference(change, watched):
@@ -351,9 +340,11 @@ def _size_in(direction, low, high):
 
 
 def _in_words(row):
+    what = f"{row.watched} {row.at}".strip()
+    interval = f"[{row.lower:+.3g}, {row.upper:+.3g}]"
     return (
-        f"{row.watched} {row.at}".strip() + f": {row.old:.3g} before, {row.new:.3g} now; "
-        f"{row.difference:+.3g} [{row.lower:+.3g}, {row.upper:+.3g}], p = {row.p_adjusted:.2g}"
+        f"{what}: {row.old:.3g} before, {row.new:.3g} now; {row.difference:+.3g} {interval}, "
+        f"p = {row.p_adjusted:.2g}"
     )
 
 
@@ -364,8 +355,11 @@ class _Logs:
     """
 
     def __init__(self, old: Any, new: Any, click: str) -> None:
-        self._X, roles = zip(*(_read(X, click) for X in (old, new)), strict=True)
-        frame = pd.concat(roles, keys=[0, 1], names=["log", None]).reset_index("log")
+        old, old_roles = _read(old, click)
+        new, new_roles = _read(new, click)
+        self._X = old, new
+        frame = pd.concat([old_roles, new_roles], keys=[0, 1], names=["log", None])
+        frame = frame.reset_index("log")
         rate = as_known_rates(frame.pop("click"))
         if "session" in frame:
             frame["session"] = _sessions_apart(frame["session"], frame["log"].to_numpy())
@@ -374,6 +368,7 @@ class _Logs:
         row = pages.row
         log = frame["log"].to_numpy()[row]
         self._rows = row, log, pages.rows.query[row], pages.pair[row], pages.weight
+        # Each row of counts is a page of its own.
         self._page = pages.rows.choice[row] if pages.has_pages else np.arange(len(row))
         self._position_of_row = pages.slot_position[pages.slot]
         # Cells, with their impressions and clicks in each log.
@@ -382,8 +377,11 @@ class _Logs:
         self._query = pages.slot_query[slot]
         self._pair_query = pages.pair_query
         self._position = pages.slot_position[slot].astype(int)
-        deep = np.ceil(np.log2(np.maximum(self._position / _SINGLE, 1))).astype(int)
-        self._place, _ = encode(np.minimum(self._position, _SINGLE) + deep)
+        # Ten positions of their own; deeper ones are in blocks, each twice as deep as the one
+        # before, because few clicks tell of each.
+        n_single = 10
+        block = np.ceil(np.log2(np.maximum(self._position / n_single, 1))).astype(int)
+        self._place, _ = encode(np.minimum(self._position, n_single) + block)
         clicks = pages.weight * pages.rate
         self._shows = _sums(cell, _split(pages.weight, log))
         self._hits = _sums(cell, _split(clicks, log))
@@ -445,9 +443,9 @@ class _Logs:
         for place in range(self._place.max() + 1):
             at = self._place == place
             name = self._name(place)
-            yield self._ratio(
-                "click rate", name, self._hits[:, at], self._shows[:, at], self._query[at]
-            )
+            hits = self._hits[:, at]
+            shows = self._shows[:, at]
+            yield self._ratio("click rate", name, hits, shows, self._query[at])
 
     def features(self) -> Iterator[dict[str, Any]]:
         """Rows of columns that one log lacks, of contexts, and of features, ranked among their
@@ -455,22 +453,26 @@ class _Logs:
         old_names, new_names = ({*map(str, column_names(X))} for X in self._X)
         for name in sorted(old_names ^ new_names):
             yield _row("column", name, float(name in old_names), float(name in new_names))
-        # Whole rows by the hash of their place, so that the same logs have the same sample.
+        # Whole rows by the hash of their place, so that the same logs have the same sample; more
+        # than 2**18 of both logs together cost time and tell little.
         chance = mix(np.arange(len(self._rows[0]), dtype=np.uint64)) / 2.0**64
-        sample = chance * len(chance) < _ROWS
+        sample = chance * len(chance) < 2**18
+        # What tells the pages of a query apart is a mix of traffic, not a feature.
         contexts = self._contexts(sample)
         for name, (codes, values) in contexts.items():
             yield from self._mix(name, codes, values, sample)
         if not all(map(feature_columns, self._X)):
             return
         old = read_values(self._X[0], "anything")
+        # Text has the codes of the old log in both.
         new = read_values(self._X[1], "anything", old.categories)
         for name in old.names:
             if name not in new.names:
                 continue
             old_values = old.values[:, old.names.index(name)]
             new_values = new.values[:, new.names.index(name)]
-            values = np.concatenate([old_values, new_values])[self._rows[0][sample]]
+            values = np.concatenate([old_values, new_values])
+            values = values[self._rows[0][sample]]
             yield self._missing(name, values, sample)
             if name not in contexts:
                 is_number = name not in old.categories
@@ -486,11 +488,13 @@ class _Logs:
         """Rows of the place of values among the old ones; without what passing time explains."""
         _, log, query, _, weight = (each[sample] for each in self._rows)
         there = np.where(np.isnan(values), 0.0, weight)
+        # Codes of text are no numbers that time could move.
         without_time = self._without_time(name, sample) if is_number else None
         if without_time is not None:
             passed, values = without_time
             mean = np.average(values[(log == 0) & (there > 0)])
             yield _row("passing time", name, mean, mean + passed)
+        # Old values in order, and the impressions below each.
         known = np.argsort(values)
         known = known[(there[known] > 0) & (log[known] == 0)]
         mass = np.append(0, np.cumsum(weight[known]))
@@ -517,22 +521,28 @@ class _Logs:
         unseen = _seen_once_and_new(*shows)
         # Old rows count by the traffic that their query has now; queries with few pages, whose
         # documents the old log does not know, not at all.
-        traffic = np.stack([new / np.maximum(old, 1), np.ones(len(new))])
+        per_old_page = new / np.maximum(old, 1)
+        traffic = np.stack([per_old_page, np.ones(len(new))])
         traffic = np.where(old >= LEAST_QUERIES.value, traffic, 0.0)[:, query]
         yield self._ratio("new documents", "", unseen * traffic, shows * traffic, query)
         # Pairs of impressions of a document: their share does not grow with the log.
-        same = _sums(self._pair, np.maximum(self._shows * (self._shows - 1), 0), len(query))
+        pairs_at_position = np.maximum(self._shows * (self._shows - 1), 0)
+        same = _sums(self._pair, pairs_at_position, len(query))
         moved = shows - same / np.maximum(shows - 1, 1)
         several = shows > 1
         moved = np.where(several, moved, 0.0)
-        yield self._ratio("moved documents", "", moved, np.where(several, shows, 0.0), query)
-        yield _row("connected", "", *map(self._connected, self._shows))
+        shown_again = np.where(several, shows, 0.0)
+        yield self._ratio("moved documents", "", moved, shown_again, query)
+        old_share, new_share = map(self._connected, self._shows)
+        yield _row("connected", "", old_share, new_share)
 
     # Parts --------------------------------------------------------------------------------------
     def _name(self, place):
         """Name of a position, or of a block of positions."""
         found = self._position[self._place == place]
-        return "-".join(map(str, dict.fromkeys([found.min(), found.max()])))
+        first = found.min()
+        last = found.max()
+        return f"{first}" if first == last else f"{first}-{last}"
 
     def _ratio(self, watched, at, lead, size, query):
         """Row of a ratio of sums (2, n) over things of queries, which are the clusters."""
@@ -540,7 +550,9 @@ class _Logs:
         with np.errstate(invalid="ignore"):  # nothing to watch: NaN
             total = size.sum(axis=1, keepdims=True)
             value = lead.sum(axis=1, keepdims=True) / total
-            effect = np.subtract(*((lead - value * size) / total)[::-1])
+            # What each query moves the ratio of each log by.
+            old_effect, new_effect = (lead - value * size) / total
+            effect = new_effect - old_effect
         found = {"error": _error(effect), "n_queries": _effective(size).min()}
         return _row(watched, at, *value.ravel()) | found
 
@@ -558,29 +570,34 @@ class _Logs:
         page = self._page[sample]
         position = self._position_of_row[sample]
         found = {}
-        features = feature_columns(self._X[0])
-        new_names = column_names(self._X[1])
+        candidates = {*_CONTEXT_ROLES, *feature_columns(self._X[0])} & {*column_names(self._X[1])}
         for name in column_names(self._X[0]):
-            is_context = name in _CONTEXT_ROLES
-            may_be = is_context or name in features
-            if not may_be or name not in new_names:
+            if name not in candidates:
                 continue
-            try:
-                codes, values = pd.factorize(self._column(name, sample), use_na_sentinel=False)
-            except (TypeError, ValueError):  # lists, say, which nobody counts
+            codes, values = self._values_of(name, sample)
+            # What the position decides is no context of it.
+            is_few = 2 <= len(values) <= MOST_VALUES.value
+            if not is_few or _depends_on(position, codes):
                 continue
-            if not 2 <= len(values) <= MOST_VALUES.value or _depends_on(position, codes):
-                continue
-            if is_context or (_tells_apart(pair, codes, log) and _depends_on(page, codes)):
+            is_role = name in _CONTEXT_ROLES
+            if is_role or (_tells_apart(pair, codes, log) and _depends_on(page, codes)):
                 found[name] = codes, values
         return found
+
+    def _values_of(self, name, sample):
+        """Codes and distinct values of a column; none of what cannot be counted, such as lists."""
+        try:
+            return pd.factorize(self._column(name, sample), use_na_sentinel=False)
+        except (TypeError, ValueError):
+            return [], []
 
     def _mix(self, name, codes, values, sample):
         """Rows of the share of impressions of each value of a context."""
         _, log, query, _, weight = (each[sample] for each in self._rows)
+        shown = _split(weight, log)
         for code, value in enumerate(values):
             lead = _split(np.where(codes == code, weight, 0.0), log)
-            yield self._ratio("mix", f"{name}={value}", lead, _split(weight, log), query)
+            yield self._ratio("mix", f"{name}={value}", lead, shown, query)
 
     def _without_time(self, name, sample):
         """How far a feature moved as time does, and its values without that; None if it did not.
@@ -592,30 +609,20 @@ class _Logs:
         values = as_numbers(raw)
         # Rows with a value, of documents in codes without gaps.
         there = ~np.isnan(values)
-        _, log, _, pair, _ = (each[sample][there] for each in self._rows)
         if not there.any():
             return None
+        _, log, _, pair, _ = (each[sample][there] for each in self._rows)
         document, _ = encode(pair)
+        known = values[there]
+        # Eight rounding errors of the largest value: those of a difference of two means.
         kind = raw.dtype if raw.dtype.kind == "f" else np.dtype(float)
-        rounding = _DIGITS * np.finfo(kind).eps * np.abs(values[there]).max()
-        found = _moved(values[there], log, document)
+        rounding = 8 * np.finfo(kind).eps * np.abs(known).max()
+        found = _passed_time(known, log, document, rounding)
         if found is None:
             return None
-        moved, within, beyond, weight, middle = found
-        # Time: nearly all documents moved by the same, up to how far they move within a log.
-        passed = np.average(moved, weights=weight)
-        alike = np.abs(moved - passed) <= within + rounding
-        alike &= np.sign(passed) * beyond >= -rounding
-        # A constant moves alike in any case, and so does what did not move.
-        differs = np.ptp(middle[document]) > rounding or within.max() > rounding
-        if (
-            not differs
-            or abs(passed) <= rounding
-            or np.average(alike, weights=weight) < LEAST_ALIKE.value
-        ):
-            return None
-        if within.max() > rounding:
-            away = values[there] - middle[document] - passed * log
+        passed, within, middle = found
+        if within > rounding:
+            away = known - middle[document] - passed * log
             if not self._is_of_page(away, self._page[sample][there]):
                 return None
         is_new = self._rows[1][sample] == 1
@@ -630,10 +637,10 @@ class _Logs:
         several = n_rows[page] > 1  # a row alone differs as its page does, in any case
         left = away - (np.bincount(page, away) / n_rows)[page]
         total = away - away.mean()
-        return (
-            several.any()
-            and (left**2)[several].mean() <= MOST_LEFT_OF_PAGES.value * (total**2).mean()
-        )
+        if not several.any():
+            return False
+        left_variance = (left**2)[several].mean()
+        return left_variance <= MOST_LEFT_OF_PAGES.value * (total**2).mean()
 
     def _by_cells(self):
         """Log ratio of the click rates of the same cells, relative to the first position; its
@@ -643,6 +650,7 @@ class _Logs:
         those of others at their positions count less: the log ratio of an unknown share of the
         documents has a normal deviation of the variance 1.
         """
+        # Cells that both logs showed.
         common = (self._unclicked[0] > 0).all(axis=0)
         shows, hits = (counts[:, common] for counts in self._unclicked)
         place = self._place[common]
@@ -674,7 +682,7 @@ class _Logs:
         clicks = hits.sum(axis=0)
         mantel_haenszel = shows[::-1] / shows.sum(axis=0)
         kept = np.ones(len(place))
-        share = _FIRST_SHARE
+        share = 0.1  # a guess, which the first M-step replaces
         for _ in range(_MOST_ROUNDS):
             total = _sums(place, kept * mantel_haenszel * hits, n_places)
             total = np.maximum(total, _ROUNDING)
@@ -686,13 +694,14 @@ class _Logs:
             # E-step: log odds of another relevance, whose log ratio has the variance 1.
             log_odds = (excess - np.log1p(information)) / 2 + np.log(share / (1 - share))
             is_other = expit(log_odds)
-            # M-step: their share.
+            # M-step: their share; of more than half, it is the others that changed.
             known = information > 0
             share = is_other @ known / max(known.sum(), 1)
-            share = np.clip(share, _ROUNDING, _LARGEST_SHARE)
+            share = np.clip(share, _ROUNDING, 0.5)
             before = kept
             kept = 1 - is_other[document]
-            if np.abs(kept - before).max(initial=0.0) < _TOLERANCE:
+            largest_move = np.abs(kept - before).max(initial=0.0)
+            if largest_move < _TOLERANCE:
                 break
         else:
             warn_user(
@@ -706,8 +715,10 @@ class _Logs:
     def _by_moves(self, shows, hits):
         """Log examination relative to the first position, and its standard error, by documents
         that one log shows at several positions; NaN if there are none."""
+        n_places = self._place.max() + 1
         columns = self._query, self._pair, self._place + 1, shows, hits
-        return harvested(*(each[shows > 0] for each in columns), self._place.max() + 1)
+        shown = [each[shows > 0] for each in columns]
+        return harvested(*shown, n_places)
 
     def _connected(self, shows):
         """Share of the impressions in the largest component of the identifiability graph."""
@@ -757,12 +768,31 @@ def _row(watched, at, old, new):
 
 def _depends_on(group, codes):
     """Whether all rows of each group have one code."""
-    return len(np.unique(group)) == len(np.unique(pair_codes(group, codes, int(codes.max()) + 1)))
+    both = pair_codes(group, codes, int(codes.max()) + 1)
+    return len(np.unique(group)) == len(np.unique(both))
 
 
 def _tells_apart(pair, codes, log):
     """Whether impressions of one document differ in a log."""
     return not all(_depends_on(pair[log == each], codes[log == each]) for each in (0, 1))
+
+
+def _passed_time(values, log, document, rounding):
+    """How far time moved the values, their largest range within a log, and by document the middle
+    without the move; None if it was not time."""
+    found = _moved(values, log, document)
+    if found is None:
+        return None
+    moved, within, beyond, weight, middle = found
+    # Nearly all documents moved by the same, up to how far they move within a log.
+    passed = np.average(moved, weights=weight)
+    alike = np.abs(moved - passed) <= within + rounding
+    alike &= np.sign(passed) * beyond >= -rounding
+    is_alike = np.average(alike, weights=weight) >= LEAST_ALIKE.value
+    # A constant moves alike in any case, and so does what did not move.
+    differs = np.ptp(middle[document]) > rounding or within.max() > rounding
+    is_time = differs and abs(passed) > rounding and is_alike
+    return (passed, within.max(), middle) if is_time else None
 
 
 def _moved(values, log, document):
@@ -789,12 +819,15 @@ def _moved(values, log, document):
     passed = np.average(moved, weights=weight)
     gap = np.where(passed > 0, low[1] - high[0], high[1] - low[0])[both]
     middle = (total.sum(axis=0) - passed * count[1]) / count.sum(axis=0)
-    return moved, (high - low)[:, both].max(axis=0), gap, weight, middle
+    within = (high - low)[:, both].max(axis=0)
+    return moved, within, gap, weight, middle
 
 
 def _error(effect):
     """Standard errors of sums over queries of effects (..., n_queries)."""
-    return np.sqrt((effect**2).sum(axis=-1) / (1 - 1 / max(effect.shape[-1], 2)))
+    # With the factor n / (n - 1) of a variance; of one query, that of two.
+    n_queries = max(effect.shape[-1], 2)
+    return np.sqrt((effect**2).sum(axis=-1) / (1 - 1 / n_queries))
 
 
 def _effective(size):

@@ -21,8 +21,6 @@ from ._comparison_table import CELL
 
 #: Settings that have names of their own: others may join later, those of one name must agree.
 _NAMED = ("rankers", "users", "production")
-#: Differences that a message tells.
-_MOST_TOLD = 5
 #: Digits of a checksum: one in 10**14 others has the same.
 _DIGITS = 12
 
@@ -81,8 +79,9 @@ class ComparisonFile:
     def _refuse_other(self, known, asked):
         found = _differences(known, asked) if known else []
         if found:
-            told = "\n  ".join(found[:_MOST_TOLD])
-            more = f"\n  and {len(found) - _MOST_TOLD} more" if found[_MOST_TOLD:] else ""
+            # Five differences tell what to look at; all may be pages long.
+            told = "\n  ".join(found[:5])
+            more = f"\n  and {len(found) - 5} more" if found[5:] else ""
             raise ValueError(
                 f"path={str(self.path)!r} holds a comparison with other settings:\n"
                 f"  {told}{more}\n"

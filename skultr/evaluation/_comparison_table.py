@@ -22,8 +22,6 @@ CELL = (*LOG, "method")
 PRODUCTION = "production"
 #: What an interval takes for drawn independently: columns that have one value in each.
 UNITS = {"seed": ("seed",), "log": LOG}
-#: Standard errors that are a smaller share of the largest difference are rounding.
-ROUNDING = 1e-12
 #: What a method is judged by: all candidates of the test queries, and those that production shows.
 _VALUES = ("ndcg", "ndcg_shown")
 
@@ -199,15 +197,15 @@ def _interval(units, confidence_level):
     """Ends of Student's intervals for means of columns; NaN where one cannot tell."""
     n_units = units.notna().sum()
     error = units.std(ddof=1) / np.sqrt(n_units)
-    known = (n_units >= LEAST_UNITS.value) & (error > ROUNDING * units.abs().max())
+    # Where all differences are the same, the error is rounding, and tells nothing.
+    is_rounding = error <= 1e-12 * units.abs().max()
+    known = (n_units >= LEAST_UNITS.value) & ~is_rounding & error.notna()
     width = error * stats.t.ppf((1 + confidence_level) / 2, n_units.clip(lower=2) - 1)
     width = width.where(known)
     return units.mean() - width, units.mean() + width
 
 
 # Figure -------------------------------------------------------------------------------
-#: Distance of the two marks of a method from its line, where lines are 1 apart.
-_APART = 0.15
 
 
 def _draw(comparison, table, baseline, ax):
@@ -217,7 +215,8 @@ def _draw(comparison, table, baseline, ax):
     table = table.sort_values("difference", na_position="first").reset_index(drop=True)
     if ax is None:
         ax = _new_axes(len(table))
-    marks = {"ndcg": (_APART, "all candidates"), "ndcg_shown": (-_APART, "shown by production")}
+    # The two marks of a method lie above and below its line; lines are 1 apart.
+    marks = {"ndcg": (0.15, "all candidates"), "ndcg_shown": (-0.15, "shown by production")}
     for value, (shift, label) in marks.items():
         suffix = value.removeprefix("ndcg")
         logs = _differences(comparison.cells_, baseline, value)

@@ -39,13 +39,9 @@ from ..metrics._query_means import (
 )
 from ..metrics._ranking import as_numbers
 
-#: Numbers of a batch of lists, so that memory does not grow with the number of sessions.
-_BATCH = 2**21
 #: What the text of a team says of one ranking: that it placed the document ("new"), its rank
 #: ("old#3") or the probability that it placed it ("old=0.2").
 _PART = re.compile(r"([^#= ]+)(?:([#=])(\d*\.?\d+(?:e-\d+)?))?")
-#: Shares of a team are rounded to four digits, and may sum to 1 but for this.
-_ROUNDED = 0.01
 _METHODS = ("team-draft", "balanced", "probabilistic")
 
 
@@ -133,21 +129,14 @@ class Interleaver:
             )
         names = self._names(rankings)
         documents = list(dict.fromkeys(chain(*rankings.values())))
-        code = {document: number for number, document in enumerate(documents)}
-        ranks = np.full((len(names), len(documents)), np.inf)
-        for row, (name, docs) in zip(ranks, rankings.items(), strict=True):
-            row[[code[doc] for doc in docs]] = np.arange(1, len(docs) + 1)
-            n_different = np.isfinite(row).sum()
-            if not len(docs) or n_different < len(docs):
-                raise ValueError(
-                    f"The ranking {name!r} is empty or holds a document twice; expected each "
-                    "document once. Serve such a request outside the experiment."
-                )
-        # One list of a batch.
+        ranks = _ranks_of_lists(rankings, documents)
+        # A batch of one list.
         shown, teams, _ = (drawn[0] for drawn in self._draw(ranks[None]))
+        # The list may be shorter than all positions.
         is_shown = shown >= 0
+        docs = [documents[number] for number in shown[is_shown]]
         texts, which = self._texts(teams[is_shown], names)
-        return [documents[number] for number in shown[is_shown]], [texts[n] for n in which]
+        return docs, [texts[number] for number in which]
 
     def interleave(
         self,
@@ -193,9 +182,10 @@ class Interleaver:
         place = pad(offsets_from_sorted(query[order]))
         rows = order[place]
         table = np.where(place >= 0, ranks[:, rows], np.inf).swapaxes(0, 1)
-        # Lists of all sessions, in batches.
+        # Lists of all sessions, in batches of so many numbers that memory does not grow with the
+        # number of sessions.
         asked = self._queries(sessions, ids)
-        step = max(1, _BATCH // table[0].size)
+        step = max(1, 2**21 // table[0].size)
         drawn = []
         for start in range(0, len(asked), step):
             drawn.append(self._draw(table[asked[start : start + step]]))
@@ -207,6 +197,7 @@ class Interleaver:
         log = {"session": session, "qid": qid[row], "doc": doc[row], "position": column + 1}
         log["team"] = pd.Categorical.from_codes(which, texts)
         if self.method != "probabilistic":
+            # An arm is a round: as many positions as there are rankings.
             spans = [f"{i + 1}-{i + len(names)}" for i in range(shown.shape[1])]
             log["arm"] = pd.Categorical.from_codes(arms[session, column], spans)
         return pd.DataFrame(log, copy=False)
@@ -261,6 +252,7 @@ class Interleaver:
             shown[:, turn] = np.where(can[lists, ranking], document, -1)
             picks[lists, ranking] += 1
             teams[:, turn] = ranking[:, None]
+            # What is placed is there for no ranking any more.
             left[lists, :, document] = np.inf
         return shown, teams, arms
 
@@ -278,6 +270,7 @@ class Interleaver:
         total = weight.sum(axis=2)
         for turn in range(n_positions):
             best, can = _best_left(left)
+            # Each ranking that has a document left is as likely to place it.
             prefer = self._rng.random((n_lists, n))
             ranking = np.where(can, prefer, -np.inf).argmax(axis=1)
             document = best[lists, ranking]
@@ -294,6 +287,7 @@ class Interleaver:
         """Balanced lists: each document where it first occurs when both are read in turns."""
         # The ranking that begins is drawn by chance.
         second = self._rng.integers(2, size=(len(ranks), 1)) == np.arange(2)
+        # A document of rank r is read in the turns 2 r and 2 r + 1, of either ranking.
         turn = (2 * ranks + second[..., None]).min(axis=1)
         shown = turn.argsort(axis=1)[:, : self.n_positions]
         turn = np.take_along_axis(turn, shown, axis=1)
@@ -323,6 +317,22 @@ class Interleaver:
                 "different names, which hold no space, '#' or '='."
             )
         return names
+
+
+def _ranks_of_lists(rankings, documents):
+    """Rank of each document (columns) in each ranking (rows), infinite where it is not in it."""
+    code = {document: number for number, document in enumerate(documents)}
+    ranks = np.full((len(rankings), len(documents)), np.inf)
+    for row, (name, docs) in zip(ranks, rankings.items(), strict=True):
+        row[[code[doc] for doc in docs]] = np.arange(1, len(docs) + 1)
+        # A document that is there twice has one rank.
+        n_different = np.isfinite(row).sum()
+        if not len(docs) or n_different < len(docs):
+            raise ValueError(
+                f"The ranking {name!r} is empty or holds a document twice; expected each "
+                "document once. Serve such a request outside the experiment."
+            )
+    return ranks
 
 
 def _best_left(left):
@@ -528,13 +538,15 @@ def _credits(X, y, session, values, are_ranks):
     is credited for the click."""
     row = np.flatnonzero(y)
     row = row[np.lexsort((read_role(X, "position")[row], session[row]))]
+    # Clicks of a session stand from its top to its lowest one.
     active, first, clicked = np.unique(session[row], return_index=True, return_inverse=True)
     credit = values[row]
     if are_ranks:
         # Balanced: clicks count for who ranks the document as high as the lowest click was.
         # What both are credited with counts for none.
-        lowest = np.append(credit[first[1:] - 1], credit[-1:], axis=0).min(axis=1)
-        credit = (credit <= lowest[clicked, None]).astype(float)
+        lowest_click = np.append(credit[first[1:] - 1], credit[-1:], axis=0)
+        better_rank = lowest_click.min(axis=1)
+        credit = (credit <= better_rank[clicked, None]).astype(float)
         credit -= credit.min(axis=1, keepdims=True)
     return active, clicked, credit
 
@@ -542,24 +554,8 @@ def _credits(X, y, session, values, are_ranks):
 def _read(X, y, cluster):
     """Session of each row and cluster of each session, after the checks of the log."""
     roles = {role: read_role(X, role) for role in ("qid", "session", "position", "team")}
-    for role, values in roles.items():
-        if values is None or pd.isna(values).any():
-            raise ValueError(
-                f"X has no column {role!r}, or one with gaps; expected the rows that an "
-                "Interleaver returned, with the team of each as it was served."
-            )
-    impressions = read_role(X, "impressions")
-    is_counted = impressions is not None and (impressions != 1).any()
-    if is_counted or not len(y) or not np.isin(y, (0, 1)).all():
-        raise ValueError(
-            "Expected a click of 0 or 1 and one impression in each row; an aggregated log does "
-            "not say which clicks were of one session."
-        )
-    served = pd.DataFrame({role: as_index_values(values) for role, values in roles.items()})
-    for role in ("qid", "session"):
-        with naming_ids(f"The role {role!r}", served[role]):
-            served[role] = pd.factorize(served[role])[0]
-    session = served.groupby(["qid", "session"], sort=False).ngroup().to_numpy()
+    _check_rows(roles, read_role(X, "impressions"), y)
+    session = _sessions_of_queries(roles)
     places = pd.DataFrame({"session": session, "position": roles["position"]})
     if places.duplicated().any():
         raise ValueError(
@@ -567,6 +563,32 @@ def _read(X, y, cluster):
             "several calls of interleave all count sessions from 0: make their ids differ."
         )
     return session, cluster_of(X, cluster, session, "list")
+
+
+def _check_rows(roles, impressions, y):
+    """Raise an error unless each row has all roles, one impression, and a click or none."""
+    for role, values in roles.items():
+        if values is None or pd.isna(values).any():
+            raise ValueError(
+                f"X has no column {role!r}, or one with gaps; expected the rows that an "
+                "Interleaver returned, with the team of each as it was served."
+            )
+    is_counted = impressions is not None and (impressions != 1).any()
+    if is_counted or not len(y) or not np.isin(y, (0, 1)).all():
+        raise ValueError(
+            "Expected a click of 0 or 1 and one impression in each row; an aggregated log does "
+            "not say which clicks were of one session."
+        )
+
+
+def _sessions_of_queries(roles):
+    """Number of the session of each row; those of two queries differ under one id, too."""
+    served = pd.DataFrame({role: as_index_values(values) for role, values in roles.items()})
+    for role in ("qid", "session"):
+        with naming_ids(f"The role {role!r}", served[role]):
+            served[role] = pd.factorize(served[role])[0]
+    by_list = served.groupby(["qid", "session"], sort=False)
+    return by_list.ngroup().to_numpy()
 
 
 def _winners(session, credit_a, credit_b, n):
@@ -599,18 +621,20 @@ def _compare(lead, winners, clicks, n_sessions, level, sequential):
     known_sessions = n_sessions if total > 0 else np.zeros_like(n_sessions)
     clicks_low, clicks_high = ratio_interval(clicks, known_sessions, z_clicks, np.nan)
     enough = total**2 > least_squared_size(winners, z)
-    return {
-        "wins_a": (total - lead.sum()) / 2,
-        "wins_b": (total + lead.sum()) / 2,
-        "ties": n - total,
-        "preference": (1 + lead.sum() / max(total, TINY)) / 2,
-        "lower": (1 + low) / 2,
-        "upper": (1 + high) / 2,
-        "p_value": p_value_of_lead(lead, sequential) if enough else 1.0,
-        "clicks": clicks.sum() / n,
-        "clicks_lower": clicks_low,
-        "clicks_upper": clicks_high,
-    }
+    # Of wins a and b, the lead is b - a and the total b + a.
+    row = {}
+    row["wins_a"] = (total - lead.sum()) / 2
+    row["wins_b"] = (total + lead.sum()) / 2
+    row["ties"] = n - total
+    # From a share of the lead, -1 to 1, to one of the wins, 0 to 1.
+    row["preference"] = (1 + lead.sum() / max(total, TINY)) / 2
+    row["lower"] = (1 + low) / 2
+    row["upper"] = (1 + high) / 2
+    row["p_value"] = p_value_of_lead(lead, sequential) if enough else 1.0
+    row["clicks"] = clicks.sum() / n
+    row["clicks_lower"] = clicks_low
+    row["clicks_upper"] = clicks_high
+    return row
 
 
 def _needed(lead, winners, n_sessions, level, effect, power, sequential):
@@ -655,6 +679,7 @@ def _verdict(row, level, effect):
 def _team_texts(values, names, sign):
     """Distinct texts of ranks (sign "#") or shares ("=") of the rankings, and that of each row."""
     which = np.zeros(len(values), dtype=int)
+    # Four digits: the distinct texts stay few.
     values = np.round(values, 4)
     for column in values.T:
         code, distinct = pd.factorize(column)
@@ -662,8 +687,10 @@ def _team_texts(values, names, sign):
     rows = values[np.unique(which, return_index=True)[1]].tolist()
     texts = []
     for row in rows:
-        values = dict(zip(names, row, strict=True))
-        texts.append(" ".join(f"{n}{sign}{v:g}" for n, v in values.items() if 0 < v < np.inf))
+        # Rankings that do not hold the document, or cannot have placed it, are not named.
+        named = zip(names, row, strict=True)
+        parts = [f"{name}{sign}{value:g}" for name, value in named if 0 < value < np.inf]
+        texts.append(" ".join(parts))
     return texts, which
 
 
@@ -671,16 +698,17 @@ def _read_teams(team):
     """Names of the rankings; their ranks, or shares that sum to 1, in each row; which of these."""
     code, texts = pd.factorize(team)
     parts = [_parts_of(f"{text}") for text in texts]
-    named = [part for parts_of_text in parts for part in parts_of_text]
+    named = [*chain(*parts)]
     names = sorted({name for name, _, _ in named})
     signs = {sign for _, sign, _ in named}
     are_ranks = signs == {"#"}
     table = _team_table(parts, names, missing=np.inf if are_ranks else 0.0)
-    total = table.sum(axis=1, keepdims=True)
     if are_ranks:
         is_fine = len(names) == 2
     else:
-        is_fine = len(names) > 1 and (np.abs(total - 1) < _ROUNDED).all()
+        # Shares are rounded to four digits, and sum to 1 but for that.
+        total = table.sum(axis=1, keepdims=True)
+        is_fine = len(names) > 1 and (np.abs(total - 1) < 0.01).all()
         table = table / total
     if not is_fine or len(signs) != 1 or not all(parts):
         raise ValueError(

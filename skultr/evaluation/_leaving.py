@@ -21,24 +21,8 @@ from .._models._hidden_events import fit_em
 from .._models._solve import gram
 from ._logged_pages import LoggedPages, sums_above
 
-# Convergence ------------------------------------------------------------------------------------
-#: Rounds of the prior of relevance, at most; without convergence users count as unknown.
-_MOST_ROUNDS = 30
-#: Move of P(leave) in the last round, far below its standard error.
-_LARGEST_MOVE = 0.02
-#: Steps of EM in a round, at most.
-_MOST_STEPS = 500
-#: Gain of log posterior per page in the last step of EM.
-_LEAST_GAIN = 1e-5
-# Prior ------------------------------------------------------------------------------------------
 #: Pseudo-counts of what all documents share: half a success, half a failure.
 _WEAK = 0.5
-#: Pseudo-count of what is 1.
-_CERTAIN = 1e12
-#: Ranges of the prior: of its mean, and of the share of the variance between documents.
-_MEANS = (0.005, 0.95)
-_SHARES = (1e-3, 0.9)
-# Guards -----------------------------------------------------------------------------------------
 #: What is nearer to 0 or 1 has the errors of these: by its clicks alone it would have none.
 _INSIDE = (0.02, 0.98)
 
@@ -68,18 +52,20 @@ def fit_leaving(log: LoggedPages, place: Ints) -> Leaving | None:
         return None
     pages = _Pages(log, place)
     tables = pages.start()
-    for _ in range(_MOST_ROUNDS):
+    for _ in range(30):
         # The prior of relevance by the hidden events of these tables, and tables by EM with it.
         counts, _ = pages.expect(tables)
         priors = pages.priors(*counts["relevance"])
         leave_before = tables["leave"]
-        tol = _LEAST_GAIN * pages.n_pages
-        fit = fit_em(pages.expect, tables, priors, tol=tol, max_iter=_MOST_STEPS)
+        tol = 1e-5 * pages.n_pages  # of the log posterior
+        fit = fit_em(pages.expect, tables, priors, tol=tol, max_iter=500)
         tables = fit.tables
+        # The prior has settled where it moves P(leave) by far less than its standard error.
         move = np.abs(tables["leave"] - leave_before).max()
-        if fit.converged and move < _LARGEST_MOVE:
+        if fit.converged and move < 0.02:
             break
     else:
+        # Users who do not settle count as unknown.
         return None
     relevance = tables["relevance"]
     kept = np.append(1.0, np.cumprod(tables["on"][:-1]))
@@ -97,8 +83,7 @@ class _Pages:
     """Whole pages, in blocks of similar length with one column per page."""
 
     def __init__(self, log, place):
-        # Down each page.
-        # Pages of similar length side by side: an array per block, a column per page.
+        # The rows of each page, from the top.
         order = np.lexsort((log.slot, log.rows.choice[log.row]))
         lists = log.rows.choice[log.row][order]
         offsets = offsets_from_counts(np.bincount(lists))
@@ -111,6 +96,7 @@ class _Pages:
         self.n_places = place.max() + 1
         self.n_lists = len(log.page_query)
         self.n_pages = log.page_weight.sum()
+        # Pages of similar length side by side: an array per block, a column per page.
         self.blocks = []
         for _, rows in rectangles(offsets):
             rows = np.ascontiguousarray(rows.T)
@@ -131,7 +117,7 @@ class _Pages:
     def start(self):
         """Where EM begins: a part of the fall of click rates is looks, a smaller one leaving.
 
-        On four logs of 5,000 pages five other starts moved P(leave) by 0.02 at most.
+        On four logs of 5,000 pages four other starts moved P(leave) by 0.02 at most.
         """
         # One click in five looks: documents with few clicks begin as typical ones.
         looked = self.shown * np.sqrt(self.fall)[self.usual]
@@ -151,7 +137,9 @@ class _Pages:
         """Pseudo-counts: of relevance by the usual place of a document, by moments."""
         relevant_of_place = np.bincount(self.usual, relevant, self.n_places) + TINY
         trials_of_place = np.bincount(self.usual, trials, self.n_places) + TINY
-        mean = np.clip(relevant_of_place / trials_of_place, *_MEANS)[self.usual]
+        # No mean of 0 or 1, which no click could move.
+        mean_of_place = np.clip(relevant_of_place / trials_of_place, 0.005, 0.95)
+        mean = mean_of_place[self.usual]
         # How much documents differ beyond chance: the share of the variance m (1 - m) that is
         # between them, and the strength a + b of the beta distribution that has it.
         known = trials > 2  # fewer tell nothing of the variance
@@ -160,12 +148,16 @@ class _Pages:
         weight = n / (1 + n / 10)  # documents of many trials weigh alike
         beyond = (relevant[known] / n - mean[known]) ** 2 - variance / n
         share = weight @ beyond / max(weight @ (variance * (1 - 1 / n)), TINY)
-        strength = 1 / np.clip(share, *_SHARES) - 1
+        # Documents are neither all alike nor of a relevance of 0 or 1 each.
+        strength = 1 / np.clip(share, 1e-3, 0.9) - 1
         weak = np.full(self.n_places, _WEAK)
-        failures = np.where(np.arange(self.n_places) > 0, weak, 0.0)
+        # Looks on top are certain, by definition.
+        is_top = np.arange(self.n_places) == 0
+        looks = np.where(is_top, 1e12, weak)
+        no_looks = np.where(is_top, 0.0, weak)
         return {
             "relevance": (mean * strength, (1 - mean) * strength),
-            "look": (np.where(failures > 0, weak, _CERTAIN), failures),
+            "look": (looks, no_looks),
             "on": (weak, weak),
             "leave": (weak[:1], weak[:1]),
         }
@@ -179,8 +171,10 @@ class _Pages:
             events, log_chance = _events(tables, pairs, places, clicks)
             value += weight @ log_chance
             for name, codes, successes, trials in events:
+                codes = codes.ravel()
                 for total, values in zip(counts[name], (successes, trials), strict=True):
-                    total += np.bincount(codes.ravel(), (values * weight).ravel(), len(total))
+                    weighted = (values * weight).ravel()
+                    total += np.bincount(codes, weighted, len(total))
         counts["relevance"] = counts["relevance"][:, :-1]
         return {name: tuple(sums) for name, sums in counts.items()}, float(value)
 
@@ -219,6 +213,7 @@ def _events(tables, pair, place, clicked):
     P(still on the page at this row | all clicks).
     """
     low, high = tables["leave"]
+    # Places behind the end of a page are of a pair that nobody clicks.
     r = np.append(tables["relevance"], 0.0)[pair]
     look = tables["look"][place]
     on = tables["on"][place]
@@ -227,7 +222,8 @@ def _events(tables, pair, place, clicked):
     both = look * r  # P(looks and finds it relevant), that is P(click)
     stay = np.where(clicked, 1 - leave, 1.0) * on
     # Up each page: rest is P(clicks below), with users who stay and with those who go.
-    none_below = np.cumsum(clicked[::-1], axis=0)[::-1] == clicked
+    clicks_from_here = np.cumsum(clicked[::-1], axis=0)[::-1]
+    none_below = clicks_from_here == clicked
     stays = np.empty_like(r)
     goes = (1 - stay) * none_below
     rest = np.ones(r.shape[1])
@@ -248,17 +244,22 @@ def _events(tables, pair, place, clicked):
     # Of clicked rows with a row below: left by the click, not by the position; and whether the
     # click was a relevant one.
     open_end = clicked & below
-    left = open_end * (1 - next_) * leave / np.maximum(leave + (1 - leave) * (1 - on), TINY)
+    gone = leave + (1 - leave) * (1 - on)  # P(not on the next row), for either reason
+    left = open_end * (1 - next_) * leave / np.maximum(gone, TINY)
     kept = open_end - left
     left_relevant = left * high * r / np.maximum(leave, TINY)
     kept_relevant = kept * (1 - high) * r / np.maximum(1 - leave, TINY)
     left_by = _by_relevance(left, left_relevant)
     kept_by = _by_relevance(kept, kept_relevant)
+    # Whoever did not leave by a click could go on or not.
+    could_go_on = still * below * ~clicked + kept
+    # λ_0 and λ_1 of each page.
+    leave_codes = np.repeat([[0], [1]], r.shape[1], axis=1)
     events = (
         ("relevance", pair, relevant, still),
         ("look", place, looked, still),
-        ("on", place, next_, still * below * ~clicked + kept),
-        ("leave", np.repeat([[0], [1]], r.shape[1], axis=1), left_by, left_by + kept_by),
+        ("on", place, next_, could_go_on),
+        ("leave", leave_codes, left_by, left_by + kept_by),
     )
     return events, np.log(np.maximum(rest, TINY))
 

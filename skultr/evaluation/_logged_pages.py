@@ -24,9 +24,6 @@ from ._thresholds import MOST_CONTEXTS, SAME_SCORE
 #: What a log may pass as keywords.
 ROLES = ("qid", "session", "doc", "position", "impressions", "doc_scope")
 
-#: Rows of which a column must be one per page, before all rows are looked at.
-_HEAD = 1_000
-
 
 class LoggedPages(RowsOfLog):
     """The shown rows of a log. A slot is a position of a query, a pair a document of a query.
@@ -98,9 +95,12 @@ class LoggedPages(RowsOfLog):
                 f"expected one value per row of X, that is ({len(group)},), and none missing."
             )
         codes, _ = encode(values)
+        # Candidates that nobody saw are on no page.
         shown = np.flatnonzero(self.rows.shown)
-        first = first_rows(group[shown], int(group.max()) + 1)
-        differs = codes[shown] != codes[shown[first[group[shown]]]]
+        group_of_shown = group[shown]
+        first = first_rows(group_of_shown, int(group.max()) + 1)
+        first_of_group = shown[first[group_of_shown]]
+        differs = codes[shown] != codes[first_of_group]
         if differs.any():
             row = int(shown[differs.argmax()])
             raise ValueError(
@@ -130,6 +130,7 @@ class LoggedPages(RowsOfLog):
         parts = []
         for code in np.unique(self.context[self.row]):
             part = copy(self)
+            # What was computed for the whole log must not be found in a part.
             for name in ("query_pages", "page_weight", "shown_cells"):
                 part.__dict__.pop(name, None)
             part.inside = self.context == code
@@ -165,8 +166,8 @@ class LoggedPages(RowsOfLog):
             if is_role(name):
                 continue
             values = read_column(self.X, name)[self.row]
-            is_as_first = values[:_HEAD] == values[first[page[:_HEAD]]]
-            # Most features differ within one of the first pages: the others need no look.
+            # Most features differ within one of the first pages: the other rows need no look.
+            is_as_first = values[:1_000] == values[first[page[:1_000]]]
             if not is_as_first.all() or not (values == values[first[page]]).all():
                 continue
             codes, few = encode(values)
@@ -257,7 +258,8 @@ class LoggedPages(RowsOfLog):
         keys, cell = self.shown_cells
         # The usual position has the most impressions.
         shown = np.bincount(cell, self.weight)
-        usual = largest_by_code(keys // len(self.slot_query), shown, len(self.pair_query))
+        pair = keys // len(self.slot_query)
+        usual = largest_by_code(pair, shown, len(self.pair_query))
         return float(1 - usual.sum() / shown.sum())
 
     def scores_of(self, scores: Predictor | ArrayLike | str, name: str) -> Floats:
@@ -285,7 +287,8 @@ class LoggedPages(RowsOfLog):
         scores = self.scores_of(scores, name)
         # Rows of this context come first: a ranking may depend on it.
         order = np.argsort(~self.inside, kind="stable")
-        score = scores[order[first_rows(self.pair[order], len(self.pair_query))]]
+        row_of_pair = order[first_rows(self.pair[order], len(self.pair_query))]
+        score = scores[row_of_pair]
         first = score[self.pair]
         differs = self.inside & ~np.isclose(scores, first, rtol=SAME_SCORE.value, atol=0)
         if differs.any():
@@ -333,7 +336,9 @@ class Pages:
 
     def changed(self, other: Pages) -> Bools:
         """True at rows of these pages, and then of another ranking's, that the other lacks."""
-        return np.concatenate([~np.isin(self.key, other.key), ~np.isin(other.key, self.key)])
+        own = ~np.isin(self.key, other.key)
+        others = ~np.isin(other.key, self.key)
+        return np.concatenate([own, others])
 
     def and_of(self, other: Pages) -> Pages:
         """These pages, and those of another ranking as number 1."""
@@ -347,6 +352,7 @@ class Pages:
     def cell(self) -> tuple[Ints, Bools]:
         """Cell of the log of each row, and whether there is one."""
         keys, _ = self.log.shown_cells
+        # A key beyond the last is compared with the last, and differs from it.
         place = np.minimum(np.searchsorted(keys, self.key), len(keys) - 1)
         return place, keys[place] == self.key
 
@@ -358,6 +364,7 @@ def _equal(weight):
 
 def sums_above(values: Floats, page: Ints) -> Floats:
     """Sum of the values above each row on its page; the rows are sorted by page and position."""
+    # Sums over all rows before, less those over the pages before.
     before = np.cumsum(values) - values
     starts = np.flatnonzero(np.diff(page, prepend=-1))
     return before - np.repeat(before[starts], np.diff(starts, append=len(page)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from itertools import product
 from numbers import Integral, Real
 from typing import Any, Literal
 
@@ -31,13 +32,7 @@ from ..simulation._policies import SHUFFLE, Layout, LayoutPolicy
 from ._logged_pages import LoggedPages, Pages
 from ._thresholds import LEAST_QUERIES, MOST_UNSEEN
 
-#: Layouts with a smaller share of the pages are left out: linear programs leave such crumbs.
-_LEAST_SHARE = 1e-6
 _UNIFORM = "uniform swaps with the first position"
-#: Longest experiments that are tried, in sessions of the uniform one.
-_LIMITS = 0.5, 0.6, 0.8, 1
-#: Sessions beyond the fewest that leave a choice between designs.
-_SLACK = 1.1
 _EVEN = "A/B test, half of the pages each"
 #: Formats of columns in a summary.
 _FORMATS = {
@@ -306,31 +301,42 @@ def _plan_swaps(log, model, half_width, sessions):
     # The cheapest shares within the shortest experiment that suffices.
     layout = layouts(n_positions)
     needed_evenly, _ = designs[_UNIFORM]
-    limits = [sessions] if sessions else [part * needed_evenly for part in _LIMITS]
-    for limit in limits:
-        shares = cheapest_shares(model, layout, half_width, limit)
-        if shares is not None:
-            break
-    else:
+    limits = [sessions] if sessions else [part * needed_evenly for part in (0.5, 0.6, 0.8, 1)]
+    shares = _cheapest(model, layout, half_width, limits)
+    if shares is None:
         needed, design = min((needed, name) for name, (needed, _) in designs.items())
-        _refuse(half_width, limit, design, needed)
+        _refuse(half_width, limits[-1], design, needed)
     needed, lost = needed_and_lost(shares, layout)
     designs["this plan"] = needed, lost
-    kept = np.flatnonzero(shares > _LEAST_SHARE)
+    # Linear programs leave crumbs, which are no layouts to serve.
+    kept = np.flatnonzero(shares > 1e-6)
     served = [layout[number] for number in kept]
-    clicks_of_layout = [model.clicks(moves_of([1.0], [each], n_positions)) for each in served]
+    moves_of_layout = [moves_of([1.0], [each], n_positions) for each in served]
+    lost_of_layout = whole - np.array([model.clicks(moves) for moves in moves_of_layout])
+    sessions_of_layout = needed * shares[kept]
+    share_of_query = model.pages / model.sessions
+    moves = moves_of(shares, layout, n_positions)
     return _plan(
         log,
         model,
         designs,
         whole,
         names=[_name(each, n_positions) for each in served],
-        pages=needed * shares[kept] * (model.pages / model.sessions)[:, None],
-        lost=needed * shares[kept] * (whole - np.array(clicks_of_layout)),
+        pages=sessions_of_layout * share_of_query[:, None],
+        lost=sessions_of_layout * lost_of_layout,
         usual=_UNIFORM,
-        precision=numbers(model.precision(moves_of(shares, layout, n_positions), needed)),
+        precision=numbers(model.precision(moves, needed)),
         _layouts=served,
     )
+
+
+def _cheapest(model, layout, half_width, limits):
+    """The cheapest shares within the first length that suffices; None if none does."""
+    for limit in limits:
+        shares = cheapest_shares(model, layout, half_width, limit)
+        if shares is not None:
+            return shares
+    return None
 
 
 def _usual_layouts(n_positions):
@@ -354,6 +360,7 @@ def _plan_rankings(log, model, a, b, half_width, sessions):
     def reaches(pages, sessions):
         return test.half_widths(pages, sessions)[1] <= half_width
 
+    # Both rankings on as many pages of each query, and no experiment at all.
     evenly = test.share[:, None] / [2, 2]
     nothing = np.zeros_like(evenly)
     if reaches(nothing, 0):
@@ -368,21 +375,22 @@ def _plan_rankings(log, model, a, b, half_width, sessions):
         )
     even = least(lambda n: reaches(n * evenly, n), 1, ENDLESS)
     shortest = least(lambda n: reaches(test.designs(n)(_HIGH), n), even / 10, even)
-    limit = sessions or min(even, max(even / 2, _SLACK * shortest))
+    # A tenth more sessions than the fewest leave a choice between designs.
+    limit = sessions or min(even, max(even / 2, 1.1 * shortest))
     if limit < shortest:
         _refuse(half_width, limit, "the shortest", shortest)
     design = test.designs(limit)
-    pages = design(least(lambda price: reaches(design(price), limit), 1 / _HIGH, _HIGH))
+    # The lowest price of variance that suffices: clicks count as much as they can.
+    price = least(lambda price: reaches(design(price), limit), 1 / _HIGH, _HIGH)
+    pages = design(price)
     lost = (pages * test.lost).sum(axis=0)
     lost_evenly = (test.share @ test.lost).mean()
+    designs = {"this plan": (limit, lost.sum() / limit), _EVEN: (even, lost_evenly)}
+    designs["A/B test, read without the log"] = test.alone(half_width), lost_evenly
     return _plan(
         log,
         model,
-        {
-            "this plan": (limit, lost.sum() / limit),
-            _EVEN: (even, lost_evenly),
-            "A/B test, read without the log": (test.alone(half_width), lost_evenly),
-        },
+        designs,
         test.clicks,
         names=names,
         pages=pages,
@@ -431,15 +439,11 @@ def _plan(log, model, designs, whole, *, names, pages, lost, usual, note="", **r
         f"{other['clicks_lost']:z,.0f} clicks lost.{note}"
     )
     by_query = model.pages[:, None] * plan["sessions"] / model.sessions
-    actions = pd.DataFrame(
-        {
-            "queries": (pages > 0).sum(axis=0),
-            "sessions": sessions,
-            "share": sessions / length,
-            "clicks_lost": lost,
-        },
-        index=pd.Index(names, name="action"),
-    )
+    actions = pd.DataFrame(index=pd.Index(names, name="action"))
+    actions["queries"] = (pages > 0).sum(axis=0)
+    actions["sessions"] = sessions
+    actions["share"] = sessions / length
+    actions["clicks_lost"] = lost
     share_of_pages = np.divide(pages, by_query, out=np.zeros_like(pages), where=by_query > 0)
     shares = pd.DataFrame(
         share_of_pages,
@@ -470,15 +474,10 @@ def _refuse(half_width, sessions, design, needed):
     )
 
 
-#: Parts of the pages of a query that get ranking a, and b.
-_PARTS = np.array([0, 1, 2, 4, 8, 12, 16, 20, 24, 28, 32]) / 32
-_SPLITS = np.array([(a, b) for a in _PARTS for b in _PARTS if a + b <= 1])
-#: Cost of a page of the experiment, as a share of its clicks: those as before win ties.
-_LEAST_COST = 1e-3
+#: Parts of the pages of a query that may get ranking a, and b, in 32nds.
+_PARTS = (0, 1, 2, 4, 8, 12, 16, 20, 24, 28, 32)
 #: Price of variance, relative to that of clicks, at which clicks do not count.
 _HIGH = 1e6
-#: Quantile 0.95 of the normal distribution: the experiment that a plan promises.
-_HIGHEST = 1.6449
 
 
 class RankingTest:
@@ -508,12 +507,15 @@ class RankingTest:
         self._shown = model.shown[both.pair, place]
         self._sign = (1 - 2 * both.ranking) * changed
         self._moved = self._sign * model.examination[place]
+        # How far the log's own clicks at a place are from what is due.
         cell, there = both.cell()
         _, row_cell = log.shown_cells
-        rate = np.bincount(row_cell, log.weight * log.rate) / np.bincount(row_cell, log.weight)
+        clicks_of_cell = np.bincount(row_cell, log.weight * log.rate)
+        rate = clicks_of_cell / np.bincount(row_cell, log.weight)
         self._beyond = (rate[cell] - self._due) * there
         #: Of each query in the traffic.
         self.share = model.pages / model.sessions
+        # Queries of equal weight (Kish) that the difference is over.
         changes = self._by_query(changed)
         n_queries = (self.share @ changes) ** 2 / ((self.share * changes) ** 2).sum()
         if n_queries < LEAST_QUERIES.value:
@@ -561,7 +563,8 @@ class RankingTest:
         variance += np.bincount(model.query, doubt * model.doubt, minlength=self._n)
         # Places that no page may show.
         unseen = due * np.exp(-self._shown - added)
-        is_seen = (self._sums(unseen - MOST_UNSEEN.value * due).sum(axis=0) <= 0).all()
+        beyond_most = self._sums(unseen - MOST_UNSEEN.value * due).sum(axis=0)
+        is_seen = (beyond_most <= 0).all()
         # Moments of what is reported, a weighted sum of squares of normal deviations from the
         # mean of queries. Shares of queries in the traffic vary, too.
         apart = (mean - mean @ self.share) ** 2
@@ -574,7 +577,8 @@ class RankingTest:
         if not is_seen:
             return mean_half, np.inf
         # Quantile of a sum of squares by Wilson and Hilferty: its cube root is nearly normal.
-        high = (1 - spread / 9 + _HIGHEST * np.sqrt(spread) / 3) ** 1.5
+        # A plan promises what 95 % of experiments reach: the normal quantile 1.6449.
+        high = (1 - spread / 9 + 1.6449 * np.sqrt(spread) / 3) ** 1.5
         return mean_half, half * high
 
     def alone(self, half_width: float) -> float:
@@ -582,18 +586,21 @@ class RankingTest:
         clicks = self._sums(self._due)
         chance = self._sums(self._due * (1 - self._due))
         variance = self.share @ (chance + (clicks - self.share @ clicks) ** 2)
+        # Half of the sessions each, at the usual 95 %.
         return 2 * variance.sum() * (1.96 / half_width) ** 2
 
     def designs(self, sessions: float) -> Callable[[float], Floats]:
         """Pages with each ranking that lose the fewest clicks, by the price of variance."""
-        splits = sessions * self.share[:, None] * _SPLITS[:, None]
+        parts = np.array([(a, b) for a, b in product(_PARTS, repeat=2) if a + b <= 32]) / 32
+        splits = sessions * self.share[:, None] * parts[:, None]
         noise = []
         for pages in splits:
             shown = np.maximum(self._shown + self._added(pages, sessions), 1)
             noise.append(self._by_query(self._noise / shown))
         variance = self.share**2 * noise
         # Lagrange: each query takes the split that is cheapest at the price of variance.
-        cost = ((self.lost + _LEAST_COST * self.clicks) * splits).sum(axis=2)
+        # A page of the experiment costs a little in any case: pages as before win ties.
+        cost = ((self.lost + 1e-3 * self.clicks) * splits).sum(axis=2)
         variance *= sessions * self.clicks / variance.mean(axis=0).sum()
         return lambda price: splits[(cost + price * variance).argmin(axis=0), range(self._n)]
 

@@ -17,12 +17,6 @@ from ._logged_pages import LoggedPages
 from ._policy_methods import Evidence, Method, p_value_of
 from ._thresholds import LEVEL
 
-#: How good documents that were never shown may be, relative to the best of their position: users
-#: who leave after a click may click most where these are neither bad nor best.
-_LEVELS = (0.0, 0.3, 0.6, 1.0)
-#: Relative difference of sums over the same clicks in another order.
-_ROUNDING = 1e-9
-
 
 class Context:
     """What one ranking, or two, get on the pages of one context; sums are those of queries."""
@@ -94,7 +88,8 @@ class Context:
         if not self.method.bounds_unseen or not is_unseen.any():
             return self.value
         level = np.array(levels)[self.pages.ranking]
-        return self._by_query(self.table.predict(self.pages, np.where(is_unseen, level, 0.0)))
+        unseen = np.where(is_unseen, level, 0.0)
+        return self._by_query(self.table.predict(self.pages, unseen))
 
     def errors(self) -> ErrorsOfSum:
         """Errors of the clicks by the formula."""
@@ -157,8 +152,9 @@ class Worth:
         beyond = by_query
         if self.is_alone:
             beyond = by_query - self._logged
-            # The ranking of the log itself gains nothing, but for rounding.
-            is_same = np.isclose(by_query, self._logged, rtol=_ROUNDING, atol=0)
+            # The ranking of the log itself gains nothing, but for the rounding of sums over the
+            # same clicks in another order.
+            is_same = np.isclose(by_query, self._logged, rtol=1e-9, atol=0)
             beyond = np.where(is_same, 0.0, beyond)
             noise = noise - self._errors.logged_noise
         self.gained, self.gained_error = self._mean_and_error(beyond, noise)
@@ -193,7 +189,9 @@ class Worth:
         """Ends of the value, and of what is gained, by how good unseen documents may be."""
         n_rankings = 1 if self.is_alone else 2
         ends = []
-        for levels in product(_LEVELS, repeat=n_rankings):
+        # Shares of the best of their position. Not 0 and 1 alone: users who leave after a click
+        # may click most where these documents are neither bad nor best.
+        for levels in product((0.0, 0.3, 0.6, 1.0), repeat=n_rankings):
             by_query = sum(context.end(levels) for context in self.contexts)
             ends.append(self.log.per_page(by_query))
         self.low = min(ends)
@@ -240,5 +238,7 @@ class Worth:
         log = self.log
         beyond = self._by_query - sum(context.by_formula for context in self.contexts)
         mean = log.per_page(beyond)
-        by_page = log.over_pages(beyond - mean * log.query_pages) - self._errors.curve
+        differs = beyond - mean * log.query_pages
+        # The formula is subtracted, and so are its errors through the curve.
+        by_page = log.over_pages(differs) - self._errors.curve
         return mean, log.error_per_page(by_page, self._errors.variance)

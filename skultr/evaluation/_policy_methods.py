@@ -20,11 +20,6 @@ from ._click_table import ClickTable
 from ._logged_pages import LoggedPages, Pages
 from ._thresholds import CONTRADICTION, LEVEL, WIDEST
 
-#: Degrees of freedom of a test over pages, which are many.
-_MANY = 1e9
-#: A difference of methods up to this share of the clicks is rounding.
-_ROUNDING = 1e-6
-
 
 class Evidence(NamedTuple):
     """P(click) by a method, and where it was read.
@@ -107,7 +102,8 @@ class Method:
         It differs from that of "dr" by more than chance, or the log could not tell.
         """
         beyond, error = estimate.beyond_formula()
-        is_seen = estimate.settled and abs(beyond) > _ROUNDING * estimate.logged
+        # A difference up to a millionth of the clicks is rounding.
+        is_seen = estimate.settled and abs(beyond) > 1e-6 * estimate.logged
         if not is_seen:
             return ""
         claimed = estimate.gained if estimate.wins else None
@@ -320,11 +316,12 @@ def _doubt_of_moves(log, contexts, name):
     error = log.error_per_page(moved) * log.query_pages.sum()
     if abs(moved.sum()) <= CONTRADICTION.value * error:
         return ""
+    # Pages are so many that Student's distribution is the normal one.
+    p_value = p_value_of(moved.sum(), error, n_queries=1e9)
     way = "more" if moved.sum() > 0 else "fewer"
     return (
         f"the log contradicts method={name!r}: documents that are higher than usual get {way} "
-        f"clicks than it predicts (p = {p_value_of(moved.sum(), error, _MANY):.2g}). Use "
-        "method='dr'"
+        f"clicks than it predicts (p = {p_value:.2g}). Use method='dr'"
     )
 
 

@@ -355,6 +355,7 @@ def _estimate(log, rankings, gain, k, method, given, groups, options):
         log.check_order(values, argument if called == argument else f"{argument} ({called!r})")
     # Clicks are estimated in each context, and added up.
     contexts = [Context(part, scores, gain, k, method) for part in log.parts()]
+    # Two rankings with the same pages need no estimate.
     if not any(context.changed.any() for context in contexts):
         logged = log.per_page(sum(context.logged for context in contexts))
         same = "no difference: both rankings show the same pages."
@@ -369,6 +370,7 @@ def _judged(worth, names):
     if not doubt:
         worth.measure()
         doubt = doubt_after(worth, names)
+    # What the log has is told even where it does not decide.
     counts = (worth.logged, worth.n_clicks, worth.support)
     if doubt:
         no_interval = (np.nan, np.nan)

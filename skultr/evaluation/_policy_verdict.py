@@ -74,15 +74,8 @@ def _doubt_of_log(worth):
     if not log.rate.any():
         return "the log has no click"
     # Places that the log has, and moves of documents: without both, nothing tests a method.
-    support_of_cells = sum(
-        support_of(context.pages, context.due, context.pages.cell()[1])
-        for context in worth.contexts
-    )
-    known, due = support_of_cells
-    moved = 0.0
-    for context in worth.contexts:
-        share = context.log.weight.sum() / log.weight.sum()
-        moved += share * context.log.moved()
+    known, due = sum(map(_support_of_cells, worth.contexts))
+    moved = _moved_share(worth)
     if (known < LEAST_SUPPORT.value * due).any() and moved < LEAST_MOVED.value:
         return (
             f"documents are at their usual position in {1 - moved:.1%} of the impressions, so "
@@ -100,6 +93,21 @@ def _doubt_of_log(worth):
         groups = "queries" if log.cluster is None else "queries or clusters"
         return _too_few(groups, worth.n_queries, LEAST_QUERIES.value)
     return ""
+
+
+def _support_of_cells(context):
+    """Clicks at places that the log has with the same document, and at all, by ranking."""
+    _, is_known = context.pages.cell()
+    return support_of(context.pages, context.due, is_known)
+
+
+def _moved_share(worth):
+    """Share of the impressions of all contexts at which a document was not at its usual place."""
+    moved = 0.0
+    for context in worth.contexts:
+        share = context.log.weight.sum() / worth.log.weight.sum()
+        moved += share * context.log.moved()
+    return moved
 
 
 def _too_few(what, number, least):
@@ -125,13 +133,14 @@ def _doubt_of_columns(log: LoggedPages, table: ClickTable) -> str:
         differs = (apart > STEEPER.value) & (apart > STEEPER_ERRORS.value * error)
         if not differs.any():
             continue
+        # The pair that differs most.
         most = np.where(differs, apart, 0.0).argmax()
-        deeper, other = np.unravel_index(most, apart.shape)
+        pair = np.unravel_index(most, apart.shape)
+        deeper, other = (python_value(values[code]) for code in pair)
         return (
             f"users read to another depth where the column {name!r} has another value "
-            f"(examination at {python_value(values[deeper])!r} is that at "
-            f"{python_value(values[other])!r} times the position to the power of "
-            f"{apart[deeper, other]:.2f} ± {error[deeper, other]:.2f}). Pass context={name!r}"
+            f"(examination at {deeper!r} is that at {other!r} times the position to the power of "
+            f"{apart[pair]:.2f} ± {error[pair]:.2f}). Pass context={name!r}"
         )
     return ""
 

@@ -38,8 +38,6 @@ Production: TypeAlias = "Callable[[pd.DataFrame, pd.DataFrame, int], ArrayLike] 
 _SIMULATED = ("noise", "max_grade", "gain", "query_weights", "candidates")
 #: Columns of a log that are about its sessions, and that rankers read only where told to.
 _NO_FEATURES = ("arm", "context")
-#: Characters of the message of a failed fit that its row keeps.
-_MESSAGE = 300
 
 
 @validate_params(
@@ -394,10 +392,12 @@ class _World:
         error = ""
         with warnings.catch_warnings(record=True) as raised:
             warnings.simplefilter("always")
+            # One method that fails must not end the study of the others.
             try:
                 row |= self._quality(method)
             except Exception as failure:
-                error = f"{type(failure).__name__}: {failure}"[:_MESSAGE]
+                # Messages may be pages long; their beginning says what failed.
+                error = f"{type(failure).__name__}: {failure}"[:300]
         told = {(each.category.__name__, str(each.message)) for each in raised}
         types = ", ".join(sorted({category for category, _ in told}))
         return row | {"warnings": len(told), "warning_types": types, "error": error}
@@ -409,6 +409,7 @@ class _World:
         else:
             ranker = seeded_clone(self.design.rankers[method], self.seed)
             log = self.X.drop(columns=_not_read(ranker, self.X))
+            # The clock runs for the fit alone.
             start = time.perf_counter()
             ranker.fit(log, self.clicks)
             seconds = time.perf_counter() - start
@@ -464,6 +465,7 @@ def _not_read(ranker, log):
     Those that no parameter ``bias`` of it or its parts names, and the score of production for
     rankers of skultr that correct without it: they would warn of it on each log.
     """
+    # The ranker itself, behind preprocessing.
     last = ranker[-1] if isinstance(ranker, Pipeline) else ranker
     named = set()
     for name, value in ranker.get_params().items():
@@ -473,6 +475,7 @@ def _not_read(ranker, log):
         if isinstance(value, str):
             named.add(value)
         elif isinstance(value, list | tuple):
+            # Several columns make up the bias factor.
             named.update(value)
     unread = [name for name in _NO_FEATURES if name in log and name not in named]
     if getattr(last, "_corrects", False):

@@ -15,55 +15,55 @@ LEAST_SUPPORT = Threshold(
     0.9,
     "share of the clicks at changed places that the log must know",
     "the rest is filled from the formula of 'dr', or is bounded",
-    "policy_value",
+    "choice",
 )
 LEAST_CLICKS = Threshold(
     50,
     "clicks of equal weight below which a ranking is not judged",
-    "a binomial variance from fewer is off by a seventh and more",
+    "a variance from n clicks is off by 1 / sqrt(n), from fewer by a seventh and more",
     "theory",
 )
 LEAST_QUERIES = Threshold(
     10,
     "queries of equal weight below which nothing is judged, planned or compared",
-    "a standard error over fewer queries is a guess",
+    "a standard error over n queries is off by 1 / sqrt(2 n - 2), over fewer by a quarter",
     "theory",
 )
 LEAST_MOVED = Threshold(
     0.01,
     "share of impressions away from a document's usual position, below which no method is tested",
     "all methods then read the effect of positions off a few documents",
-    "policy_value",
+    "choice",
 )
 CONTRADICTION = Threshold(
     2.6,
     "standard errors by which clicks must differ from a method's to refute it",
-    "one right method of a hundred is refuted",
-    "policy_value",
+    "P(|Z| > 2.6) is 0.01: one right method of a hundred is refuted",
+    "theory",
 )
 STEEPER = Threshold(
     0.25,
     "power of the position by which users with two values of a column must read differently, "
     "before they must not be taken together",
-    "smaller differences change no winner",
-    "policy_value",
+    "only a difference in depth that is plain to see is to forbid a verdict",
+    "choice",
 )
 STEEPER_ERRORS = Threshold(
     4.0,
     "standard errors that this difference must have",
-    "many columns, and many pairs of values, are tried",
+    "P(|Z| > 4) is 6e-5: many columns, and many pairs of values, are tried",
     "theory",
 )
 WIDEST = Threshold(
     0.25,
     "half-width of an interval, as a share of the clicks, beyond which there is no verdict",
     "errors of the curve are then not small, as the interval takes them to be",
-    "policy_value",
+    "choice",
 )
 SAME_SCORE = Threshold(
     1e-5,
     "relative difference up to which two scores of a document are the same",
-    "scores of float32 in batches differ as far",
+    "float32 rounds by 1.2e-7, and a sum of a hundred terms in another order by 1.2e-5",
     "theory",
 )
 MOST_CONTEXTS = Threshold(
@@ -77,7 +77,7 @@ MOST_UNSEEN = Threshold(
     "expected share of the clicks at places that an experiment does not show, above which a plan "
     "promises nothing",
     "policy_difference cannot tell above 0.1, and experiments vary",
-    "theory",
+    "choice",
 )
 
 # Two logs ---------------------------------------------------------------------------------------
@@ -85,8 +85,8 @@ TWO_CURVES_APART = Threshold(
     2.0,
     "standard errors between two estimates of a change of examination, above which the one that "
     "says less counts",
-    "relevance or users then differ from what the more precise one assumes",
-    "compare_logs",
+    "P(|Z| > 2) is 0.05 where the more precise one is right (Hausman's test)",
+    "theory",
 )
 MOST_VALUES = Threshold(
     30,
@@ -98,14 +98,14 @@ LEAST_ALIKE = Threshold(
     0.99,
     "share of the documents whose feature must have moved alike, for time to be the cause",
     "what other causes moved is an alarm",
-    "compare_logs",
+    "choice",
 )
 MOST_LEFT_OF_PAGES = Threshold(
     0.1,
     "share of the variance of a feature within documents that pages may leave, for time to be the "
     "cause",
     "time is the same for all rows of a page",
-    "compare_logs",
+    "choice",
 )
 
 # Comparisons on simulated logs ------------------------------------------------------------------

@@ -11,6 +11,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from .._base._shared_text import with_shared_text
+from .._base._typing import Floats
 from .._log._estimator import if_fitted, steps_of
 
 if TYPE_CHECKING:
@@ -102,8 +103,12 @@ def method_colors(names: Iterable[str]) -> dict[str, str]:
     return {name: _OF_METHODS.get(method) or next(others) for name, method in methods.items()}
 
 
-#: Largest logarithm of an interval's end that is drawn: its exponential is finite.
-LARGEST_LOG = 50.0
+def factor_to_either_side(errors: Floats, quantile: float) -> Floats:
+    """How many times the ends of intervals are above and below, by standard errors of logs.
+
+    Finite, and so drawn, however large the error is.
+    """
+    return np.exp(np.minimum(quantile * errors, 50.0))
 
 
 class Display:

@@ -15,7 +15,15 @@ from scipy.special import ndtri
 from .._base._typing import ArrayLike
 from .._log._estimator import steps_of
 from ..identifiability._bias_features import factor_labels
-from ._axes import LARGEST_LOG, TRUTH, Display, factor_text, fitted_value, method_colors, shades
+from ._axes import (
+    TRUTH,
+    Display,
+    factor_text,
+    factor_to_either_side,
+    fitted_value,
+    method_colors,
+    shades,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -138,6 +146,7 @@ class ExaminationDisplay(Display):
                 "ranker that compared two curves, such as DLARanker with examination='auto' on a "
                 "log whose documents moved too little to know the curve."
             )
+        # One table for each curve; standard errors are those of the curve "table".
         names = [name for name in curves if name != "standard_error"]
         tables = {name: curves[[name]].set_axis(["examination"], axis=1) for name in names}
         if "standard_error" in curves:
@@ -180,6 +189,7 @@ class ExaminationDisplay(Display):
                 f"{estimators!r}."
             )
         tables = {name: _table_of(estimator) for name, estimator in estimators.items()}
+        # Curves of users have colours of their own, and leave none for other models.
         by_user = [name for name, table in tables.items() if is_of_users(table)]
         if by_user and len(tables) > 1:
             raise ValueError(
@@ -222,7 +232,8 @@ class ExaminationDisplay(Display):
             self._plot_users(first, quantile)
             return self
         curves = {name: table["examination"] for name, table in self.tables.items()}
-        if max(map(len, curves.values())) <= _MAX_CURVE:
+        longest = max(map(len, curves.values()))
+        if longest <= _MAX_CURVE:
             self._plot_curves(curves, quantile)
         else:
             self._plot_sorted(curves)
@@ -240,6 +251,7 @@ class ExaminationDisplay(Display):
         colors = method_colors(curves)
         markers = cycle(_MARKERS)
         for name, curve in curves.items():
+            # An infinite error marks a factor that the log does not connect with the first.
             relative = (curve / curve[reference]).sort_index()
             error = _errors(self.tables[name], relative.index)
             style = {"color": colors[name], "marker": next(markers), "markersize": 5}
@@ -259,7 +271,7 @@ class ExaminationDisplay(Display):
         if not there.any():
             return
         # Intervals of logarithms are skewed and never reach 0.
-        spread = np.exp(np.minimum(quantile * error, LARGEST_LOG))
+        spread = factor_to_either_side(error, quantile)
         low = y / spread
         high = y * spread
         style = {"color": color, "alpha": 0.18, "linewidth": 0, "zorder": 1}
@@ -295,10 +307,12 @@ class ExaminationDisplay(Display):
             ylabel=f"examination relative to {reference}",
             ylim=(0, 1.06 * highest),
         )
-        if len(place) <= _MAX_TICKS or not pd.api.types.is_numeric_dtype(place.index):
+        # Many numbers are told by the ticks of matplotlib; names need a tick each.
+        if len(place) <= 15 or not pd.api.types.is_numeric_dtype(place.index):
             labels = [factor_text(factor) for factor in place.index]
             style = {}
-            if sum(map(len, labels)) > _MAX_LETTERS:
+            n_letters = sum(map(len, labels))
+            if n_letters > 70:  # more than fit side by side
                 style = {"rotation": 60, "ha": "right", "rotation_mode": "anchor"}
             self.ax_.set_xticks(place.to_numpy(), labels, **style)
 
@@ -311,9 +325,11 @@ class ExaminationDisplay(Display):
                 "The log determines the examination of no user, so that no curve can be drawn."
             )
         # `UserClusters` sorts its clusters by this mean, which is 0 where nothing is examined.
-        depth = (curves * curves.columns.to_numpy()).sum(axis=1) / curves.sum(axis=1)
+        positions = curves.columns.to_numpy()
+        depth = (curves * positions).sum(axis=1) / curves.sum(axis=1)
         depth = depth.fillna(0.0).sort_values(kind="stable")
-        if len(depth) <= _MAX_NAMED:
+        # Of more than 20 users, neither names nor intervals could be told apart.
+        if len(depth) <= 20:
             self._plot_named_users(table, curves, depth, quantile)
         else:
             self._plot_many_users(table, curves, depth)
@@ -427,6 +443,7 @@ def _read_truth(truth, tables):
 def _common_factors(curves):
     """Bias factors with an examination above 0 in all curves, sorted."""
     common = curves[0].index
+    # What is 0 somewhere cannot be what curves are divided by.
     for curve in curves:
         common = common.intersection(curve.index[curve.to_numpy(dtype=float) > 0])
     if not len(common):
@@ -458,14 +475,6 @@ def _errors(table, factors):
     return known.reindex(factors).to_numpy(dtype=float)
 
 
-#: Up to this number of factors that are numbers, each has a tick.
-_MAX_TICKS = 15
-#: Letters of all ticks above which they are turned.
-_MAX_LETTERS = 70
-#: Up to this number of users, curves have names and intervals.
-_MAX_NAMED = 20
-
-
 def is_of_users(table: pd.DataFrame) -> bool:
     """Whether a table of examination has one curve per user (or cluster)."""
     return isinstance(table.index, pd.MultiIndex) and table.index.nlevels == 2
@@ -480,6 +489,7 @@ def _read_truth_of_users(truth, tables):
     (table,) = tables.values()
     truth = np.asarray(truth, dtype=float)
     users = table.index.unique(0)
+    # Only numbers of users can be rows of an array.
     numbered = pd.api.types.is_integer_dtype(users) and users.min() >= 0
     if truth.ndim != 2 or not numbered or users.max() >= len(truth):
         listed = ", ".join(map(str, users[:5]))
@@ -527,6 +537,7 @@ def _scaled_to(table, truth):
 def _draw_truth(ax, truth, **style):
     from matplotlib.collections import LineCollection
 
+    # One line per user, in one collection: hundreds of single lines are slow.
     x = truth.columns.to_numpy()
     paths = [np.column_stack([x, y]) for y in truth.dropna().to_numpy()]
     return ax.add_collection(

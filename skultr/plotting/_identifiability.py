@@ -11,7 +11,7 @@ import pandas as pd
 
 from .._base._typing import ArrayLike, Column, Frame, Simulated
 from ..identifiability._graph import IdentifiabilityGraph
-from ._axes import LARGEST_LOG, Display, factor_text, palette
+from ._axes import Display, factor_text, factor_to_either_side, palette
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 _MAX_NODES = 60
 #: So many components at most, the largest, have a bar, or a line of the legend.
 _MAX_OWN = 8
-#: A link is weak if the 95 % interval of the examination ratio spans at least this factor.
-_WEAK = 2.0
 
 
 @dataclass(eq=False, repr=False)
@@ -117,7 +115,9 @@ class IdentifiabilityDisplay(Display):
 
         {display}
         """
-        links = weak = None
+        links = None
+        weak = None
+        # Lines between many factors would hide each other, and take long to find.
         if graph.n_factors <= _MAX_NODES:
             links = _shared_documents(graph.pairs)
             if weak_links and graph.pairs.clicks is not None and graph.n_factors > 1:
@@ -155,6 +155,7 @@ class IdentifiabilityDisplay(Display):
         else:
             self._plot_circle(ax)
         inches = self.ax_.get_position().width * self.figure_.get_figwidth()
+        # A bold letter is about 0.085 inches wide.
         if inches < 0.085 * len(verdict):  # break the title before it reaches the next axes
             verdict = verdict.replace(": ", ":\n")
         self.ax_.set_title(verdict, loc="left", fontweight="bold")
@@ -168,11 +169,13 @@ class IdentifiabilityDisplay(Display):
         # By component, clockwise from the top, with an empty place behind each component.
         order = np.argsort(labels, kind="stable")
         angles = np.empty(len(order))
-        turn = (np.arange(len(order)) + labels[order]) / (len(order) + labels.max() + 1)
+        n_places = len(order) + labels.max() + 1
+        turn = (np.arange(len(order)) + labels[order]) / n_places
         angles[order] = np.pi / 2 - 2 * np.pi * turn
         places = np.stack([np.cos(angles), np.sin(angles)], axis=1)
         reach = 1.2 + 0.05 * max(lengths)  # room for the names
         self.ax_.set(xticks=[], yticks=[])
+        # matplotlib does not count texts for the limits of the axes.
         self.ax_.update_datalim([(-reach, -reach), (reach, reach)])
         self.ax_.margins(0)
         self.ax_.set_aspect("equal", adjustable="datalim")
@@ -182,12 +185,15 @@ class IdentifiabilityDisplay(Display):
         self.ax_.set_xlabel("\n".join(notes), fontsize=8, color="0.35")
         self.points_ = self.ax_.scatter(*places.T, s=90, c=colors, edgecolors="white", zorder=3)
         for name, angle, place in zip(self.names, angles, 1.11 * places, strict=True):
+            # Short names stand upright; long ones point outwards, and do not lie on each other.
             style = {"ha": "center"} if max(lengths) <= 3 else _outwards(angle)
             self.ax_.text(*place, _short(name), va="center", fontsize=8, zorder=4, **style)
         if len(self.components) > 1:
-            for i, share in enumerate(self.components["impressions_share"][:_MAX_OWN]):
-                style = {"color": palette(i + 1)[i], "label": f"{_percent(share)} of impressions"}
-                self.ax_.scatter([], [], s=60, **style)
+            # A legend without points of its own: all factors are one scatter.
+            shares = self.components["impressions_share"][:_MAX_OWN]
+            for share, color in zip(shares, palette(len(shares)), strict=True):
+                label = f"{_percent(share)} of impressions"
+                self.ax_.scatter([], [], s=60, color=color, label=label)
             self.ax_.legend(frameon=False, fontsize=8, loc="upper right")
 
     def _draw_links(self, places, colors):
@@ -201,9 +207,11 @@ class IdentifiabilityDisplay(Display):
         # The more documents two factors share, the wider the line.
         strength = np.sqrt(self.links["n_documents"].to_numpy(dtype=float))
         # Pale if many lines cross, so that their density remains visible.
-        style = {"alpha": float(np.clip(4 / np.sqrt(len(a)), 0.12, 0.5)), "zorder": 1}
-        style |= {"colors": colors[a], "linewidths": 0.5 + 2.5 * strength / strength.max()}
-        self.ax_.add_collection(LineCollection(np.stack([places[a], places[b]], axis=1), **style))
+        alpha = float(np.clip(4 / np.sqrt(len(a)), 0.12, 0.5))
+        widths = 0.5 + 2.5 * strength / strength.max()
+        ends = np.stack([places[a], places[b]], axis=1)
+        lines = LineCollection(ends, alpha=alpha, zorder=1, colors=colors[a], linewidths=widths)
+        self.ax_.add_collection(lines)
         return ["lines: shared documents (the more, the wider)"]
 
     def _draw_weak_links(self, places, labels):
@@ -213,13 +221,15 @@ class IdentifiabilityDisplay(Display):
         a = self.weak_links["factor_a"].to_numpy(dtype=int)
         b = self.weak_links["factor_b"].to_numpy(dtype=int)
         error = self.weak_links["standard_error"].to_numpy(dtype=float)
-        # Factor to either side that the 95 % interval of the ratio reaches.
-        spread = np.exp(np.minimum(1.96 * error, LARGEST_LOG))
-        weak = np.flatnonzero((labels[a] == labels[b]) & (spread >= _WEAK))
+        # Weak is a link whose 95 % interval of the ratio spans a factor of 2 to either side.
+        spread = factor_to_either_side(error, 1.96)
+        is_weak = (labels[a] == labels[b]) & (spread >= 2)
+        weak = np.flatnonzero(is_weak)
         box = {"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 0.8}
         for link in weak:
             ends = places[[a[link], b[link]]]
             self.ax_.plot(*ends.T, linestyle=(0, (3, 2)), color="0.15", linewidth=1.5, zorder=2)
+            # A factor of 100 and more is as good as none.
             text = f"×÷ {spread[link]:.2g}" if spread[link] < 100 else "unknown"
             style = {"ha": "center", "va": "center", "fontsize": 8, "bbox": box, "zorder": 5}
             self.ax_.text(*ends.mean(axis=0), text, **style)
@@ -230,6 +240,7 @@ class IdentifiabilityDisplay(Display):
     def _plot_bars(self, ax):
         rows = _bar_rows(self.components)
         self._open(ax, (7.2, 1.6 + 0.55 * len(rows)), hidden=("top", "right", "bottom"))
+        # The first row is on top; its two bars lie beside each other.
         place = np.arange(len(rows))[::-1]
         bars = (
             ("impressions_share", 0.2, palette(1)[0], "share of the impressions"),
@@ -265,11 +276,13 @@ def _bar_rows(components):
         noun = "factor" if n_factors == 1 else "factors"
         names.append(f"component {number}:\n{n_factors:,} {noun}")
     others = rest.sum().to_frame().T.assign(name=f"{len(rest):,} others")
+    # Without others, no row of them.
     return pd.concat([own.assign(name=names), others[: len(rest)]], ignore_index=True)
 
 
 def _outwards(angle):
     """Style of a text that points away from the middle of the circle, and is not upside down."""
+    # Top and bottom are on the right, whatever the cosine is rounded to.
     is_left = np.cos(angle) < -1e-9
     return {
         "ha": "right" if is_left else "left",
@@ -285,4 +298,5 @@ def _short(name):
 def _percent(share):
     if 0 < share < 0.001:
         return "< 0.1 %"
+    # From 10 % on, as rounded, without decimals.
     return f"{100 * share:.1f} %" if share < 0.0995 else f"{100 * share:.0f} %"

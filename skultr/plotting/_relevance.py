@@ -36,14 +36,6 @@ if TYPE_CHECKING:
 
 #: Up to this number of values of relevance, each has a colour of its own.
 _MAX_GRADES = 10
-#: Up to this number of bias factors, their names are written.
-_MAX_NAMED = 20
-#: Directions with a singular value below this share of the largest are noise.
-_NEGLIGIBLE = 1e-5
-#: Height of the documents of one dimension, in the distances of lines of bias factors.
-_STEPS = 16
-#: Length of the longest arrow, as a share of the half width of the plot.
-_REACH = 0.9
 _ARROWS = "#b23a48"
 
 
@@ -200,14 +192,14 @@ class EmbeddingDisplay(Display):
         # The longest arrow reaches near the outermost documents.
         reach = np.quantile(np.linalg.norm(documents, axis=1), 0.98)
         longest = np.linalg.norm(tips, axis=1).max()
-        scale = float(_REACH * reach / longest) if reach and longest else 1.0
+        scale = float(0.9 * reach / longest) if reach and longest else 1.0
         tips = scale * tips
         bases = scale * bases
         tails = np.zeros_like(tips)
         is_line = documents.shape[1] == 1
         if is_line:
             # Documents by relevance, and one line per bias factor below them.
-            step = (np.ptp(relevance) or 1.0) / _STEPS
+            step = (np.ptp(relevance) or 1.0) / 16
             jitter = np.random.default_rng(0).uniform(-step, step, len(relevance))
             rows = relevance.min() - step * np.arange(3, 3 + len(tips))
             documents = np.column_stack([documents, relevance + jitter])
@@ -231,6 +223,7 @@ class EmbeddingDisplay(Display):
         # The best documents are the fewest, and are drawn last so that they are not hidden.
         order = np.argsort(relevance, kind="stable")
         style = {"cmap": colors, "norm": norm, "rasterized": True, "linewidths": 0}
+        # Many documents are small points, so that the cloud shows its density.
         size = float(np.clip(900 / np.sqrt(len(order)), 3, 25))
         self.points_ = self.ax_.scatter(
             *documents[order].T, c=relevance[order], s=size, alpha=0.4, zorder=1, **style
@@ -243,6 +236,7 @@ class EmbeddingDisplay(Display):
                 *means, c=grades, s=110, zorder=3, label="mean of a grade", **style
             )
         bar = self.figure_.colorbar(self.points_, ax=self.ax_, ticks=ticks, label="relevance")
+        # Colours of the bar are those of the means, without the transparency of points.
         bar.solids.set(alpha=1)
 
     def _draw_arrows(self, tails, tips):
@@ -259,7 +253,8 @@ class EmbeddingDisplay(Display):
             name: self.ax_.annotate("", tip, tail, arrowprops=style, zorder=5)
             for name, tail, tip in arrows
         }
-        written = arrows if len(names) <= _MAX_NAMED else []
+        # More than 20 names would lie on each other.
+        written = arrows if len(names) <= 20 else []
         self.text_ = [self._write_name(*arrow) for arrow in written]
         # matplotlib ignores annotations for the limits of the axes and for the legend.
         self.ax_.update_datalim(np.vstack([tails, tips]))
@@ -269,6 +264,7 @@ class EmbeddingDisplay(Display):
         """The name beyond the tip of its arrow, outlined in white to stay readable."""
         from matplotlib.patheffects import withStroke
 
+        # Eight points away from the tip; an arrow without length points nowhere.
         outwards = 8 * (tip - tail) / (np.linalg.norm(tip - tail) or 1.0)
         style = {"ha": "center", "va": "center", "fontsize": 9, "fontweight": "bold", "zorder": 6}
         style["path_effects"] = [withStroke(linewidth=2.5, foreground="white")]
@@ -281,6 +277,7 @@ class EmbeddingDisplay(Display):
         if is_line:
             self.ax_.set(yticks=[], ylabel="documents by relevance, above the bias factors")
         else:
+            # How much of what is across the first axis the plot shows.
             spread = np.var(self.relevance_embedding, axis=0)[1:]
             share = f"({spread[0] / (spread.sum() or 1.0):.0%} of their spread)"
             more = f", first of {n_axes - 1} principal axes {share}" if n_axes > 2 else ""
@@ -313,10 +310,12 @@ def _canonical(documents, factors, bases):
     bases = np.asarray(bases, dtype=float)
     # Only products matter: factors get equal lengths along all axes.
     left, size, right = np.linalg.svd(factors, full_matrices=False)
-    kept = size > _NEGLIGIBLE * size[0]
+    # Directions of a tiny share of the largest are noise, by which bases would be divided.
+    kept = size > 1e-5 * size[0]
     size = size[kept] / np.sqrt(len(factors))
     right = right[kept]
     factors = left[:, kept] * np.sqrt(len(factors))
+    # The mean document is the origin: only differences within a list affect clicks.
     documents = (documents - documents.mean(axis=0)) @ right.T * size
     bases = bases @ right.T / size
     # Then the first axis along the mean base vector.
@@ -335,7 +334,8 @@ def _rotation(documents, first):
     # The SVD of one row: its direction, up to the sign, and a basis of the complement.
     sign, _, basis = np.linalg.svd(first[None])
     across = basis[1:]
-    _, principal = np.linalg.eigh(across @ documents.T @ documents @ across.T)
+    moments = across @ documents.T @ documents @ across.T
+    _, principal = np.linalg.eigh(moments)
     longest_first = principal[:, ::-1]
     return np.column_stack([sign[0] * basis[0], across.T @ longest_first])
 
@@ -369,10 +369,6 @@ def _embedding_model(estimator, X):
 
 
 # Debiasedness -------------------------------------------------------------------------
-#: Points of a line, at most.
-_MOST_POINTS = 8
-#: Documents whose mean is a point, at least.
-_FEWEST = 10
 
 
 @dataclass(eq=False, repr=False)
@@ -559,10 +555,10 @@ class DebiasednessDisplay(Display):
         for (grade, rows), color in zip(by_grade, shades(cmap, len(by_grade), 0.9), strict=True):
             x, y = rows.to_numpy().T
             self.points_[grade] = self.ax_.scatter(x, y, s, [color], alpha=alpha, linewidths=0)
-            if len(x) >= 2 * _FEWEST:
-                # Means over documents of similar position.
+            # Means over ten or more documents of similar position; a line has 2 to 8 of them.
+            n_points = min(8, len(x) // 10)
+            if n_points >= 2:
                 order = np.argsort(x, kind="stable")
-                n_points = min(_MOST_POINTS, len(x) // _FEWEST)
                 groups = np.array_split(order, n_points)
                 mean_x = [x[group].mean() for group in groups]
                 mean_y = [y[group].mean() for group in groups]
