@@ -156,6 +156,8 @@ def test_cacm_finds_the_examination_of_a_position_based_user():
 
 
 @BOTH
+# All rates are 0 or 1: how many impressions such rows have decides about a warning.
+@pytest.mark.filterwarnings("ignore:y is 0 or 1 in all rows")
 def test_folded_sessions_are_the_same_log(model_class, small):
     _, X, clicks, _ = small
     lists = X.assign(click=clicks)

@@ -132,7 +132,8 @@ def test_likelihood_by_epoch():
     newton = CLDRanker(propensity=curve, **LINEAR).fit(log, clicks)
     assert newton.likelihood_.columns.tolist() == columns
     assert newton.likelihood_.index.tolist() == [*range(newton.n_iter_ + 1)]
-    assert newton.likelihood_.sum(axis=1).is_monotonic_increasing
+    # The last steps move it by rounding.
+    assert np.diff(newton.likelihood_.sum(axis=1)).min() > -1e-9
     for loss in ("listwise", "pairwise", "pointwise"):
         settings = {"loss": loss, "hidden_layer_sizes": (8,)}
         ranker = CLDRanker(propensity=curve, max_epochs=5, random_state=0, **settings)
@@ -147,7 +148,7 @@ def test_likelihood_by_epoch():
 def test_published_scale():
     _, log, clicks, curve = top_k_log(n_queries=60)
     ranker = CLDRanker(variant="published", propensity=curve, **LINEAR).fit(log, clicks)
-    assert ranker.scale_ == 1.0
+    assert ranker.scale_ == pytest.approx(1.0, rel=1e-12)
     fixed = CLDRanker(scale=0.5, propensity=curve, **LINEAR).fit(log, clicks)
     assert fixed.scale_ == pytest.approx(0.5)
     assert not np.allclose(ranker.predict(log), fixed.predict(log))

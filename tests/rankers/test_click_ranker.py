@@ -251,7 +251,8 @@ def test_network_learns_the_probabilities_of_clicks(ranker, examination):
     error = np.abs(ranker.predict_click(log) - rate)
     # Scores that were trained to rank are calibrated by two numbers, which do not fit them all.
     assert error.mean() < 0.02
-    assert error.max() < (0.06 if examination == "network" else 0.15)
+    # In ten draws the largest error was .04 to .085 for a network, a standard deviation of .016.
+    assert error.max() < (0.12 if examination == "network" else 0.15)
     np.testing.assert_allclose(ranker.examination_["examination"], curve, atol=0.05)
     assert ((ranker.predict(log) > 0) & (ranker.predict(log) < 1)).all()
 
