@@ -86,6 +86,7 @@ def test_the_table_of_tiangong():
 @pytest.mark.parametrize(
     ("matrix", "rank"), [(PLAIN, 1), (TRUST, 2), (TIANGONG, 5)], ids=["plain", "trust", "tiangong"]
 )
+@pytest.mark.filterwarnings("ignore:The matrix of click rates of rank")  # five are hard to find
 def test_grades_of_any_policy(matrix, rank):
     results = [
         factor_rank(

@@ -183,14 +183,15 @@ def test_rates_without_their_impressions_are_reported():
     known = {"propensity": PROPENSITY[: int(log["position"].max())]}
     with pytest.warns(ClickDataWarning, match="no more than chance"):
         ranker = CLDRanker(**known, **ROWS).fit(log.drop(columns="impressions"), clicks)
-    assert ranker.scale_ < 1e-4
+    # That of the labels without chance is more than .08.
+    assert ranker.scale_ < 1e-3
     for settings in ({}, {"scale": 0.2}, {"gamma": 0.0}):
         X = log if not settings else log.drop(columns="impressions")
         CLDRanker(**known, **ROWS, **settings).fit(X, clicks)  # warnings are errors here
 
 
 def test_interval_knows_which_rows_belong_together():
-    """Four copies of each row are no more rows than two, if they are of one query."""
+    """Four copies of each row are no more rows than three, if they are of one query."""
     rows = rows_of(0, np.full(4_000, 0.3))
 
     def copies(n):
@@ -199,13 +200,13 @@ def test_interval_knows_which_rows_belong_together():
             np.tile(rows.features, (n, 1)), *(np.tile(each, n) for each in columns)
         )
 
-    once, two, four, wrong = (
+    once, three, four, wrong = (
         profile_gamma(each, TobitModel(0.0)).interval
-        for each in (rows, copies(2), copies(4), replace(copies(4), query=None))
+        for each in (rows, copies(3), copies(4), replace(copies(4), query=None))
     )
     # The same but for rounding to the grid. Rows that nothing belongs to are held to be
     # independent at least, so that theirs may be wider.
-    np.testing.assert_allclose(four, two, atol=0.005)
+    np.testing.assert_allclose(four, three, atol=0.005)
     assert four[1] - four[0] < once[1] - once[0] + 0.03
     # Four times the rows halve an interval.
     assert wrong[1] - wrong[0] == pytest.approx((once[1] - once[0]) / 2, rel=0.1)

@@ -450,9 +450,11 @@ def test_refit_without_features_forgets_their_names():
 
 
 def test_networks_beat_the_naive_ranker_on_served_randomness():
+    # Production ranks by what relevance falls with: the naive ranker has learned some of it.
     documents = _documents()
     log, clicks, _ = simulate_clicks(
         documents,
+        scores=documents["f1"].to_numpy(),
         n_sessions=4_000,
         policy=PlackettLucePolicy(),
         random_state=0,
@@ -467,5 +469,6 @@ def test_networks_beat_the_naive_ranker_on_served_randomness():
             TwoTowerRanker(examination="network", **settings),
         )
     }
-    assert ndcg["RegressionEMRanker"] > ndcg["NaiveRanker"]
-    assert ndcg["TwoTowerRanker"] > ndcg["NaiveRanker"]
+    # In six draws .86 to .90, against .97 and more.
+    assert ndcg["RegressionEMRanker"] > ndcg["NaiveRanker"] + 0.03
+    assert ndcg["TwoTowerRanker"] > ndcg["NaiveRanker"] + 0.03
