@@ -145,8 +145,8 @@ def _as_click_rates(values, rate, weight):
     rises = weight @ (rate * (rank - rank.mean())) >= 0
     monotone = IsotonicRegression(increasing=rises).fit(place, mean_rate, mass)
     rates = np.interp(rank, place, monotone.predict(place))
-    # Constant rates have no variance to divide by.
-    return rates / (rates.std() or 1.0)
+    # Rounding leaves a variance of constants.
+    return rates / rates.std() if rates.min() < rates.max() else np.zeros(len(rates))
 
 
 # Regression with errors in the variables ----------------------------------------------

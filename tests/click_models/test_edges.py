@@ -90,10 +90,11 @@ def test_max_iter_is_not_exceeded(max_iter):
 
 # Rates -------------------------------------------------------------------------------------
 def test_many_rates_become_few_patterns_with_the_same_clicks():
-    rng = np.random.default_rng(0)
     width = 60
     frame = pd.DataFrame({"qid": 0, "doc": np.arange(width), "position": np.arange(1, width + 1)})
-    rates = np.where(np.arange(width) % 5 == 0, 0.0, rng.random(width))
+    # 48 rates 1/48 apart, in a random order, and twelve of 0.
+    rates = np.zeros(width)
+    rates[np.arange(width) % 5 != 0] = (1 + np.random.default_rng(0).permutation(48)) / 49
     log = make_click_log(frame, np.zeros((width, 0), np.float32), rates)
     with pytest.warns(ClickDataWarning, match="more than 16 rates"):
         patterns = click_patterns(log)
@@ -101,7 +102,8 @@ def test_many_rates_become_few_patterns_with_the_same_clicks():
     got = np.bincount(patterns.doc, patterns.clicks)
     assert got.sum() == pytest.approx(rates.sum())
     assert (got[rates == 0] == 0).all()
-    np.testing.assert_allclose(got, rates, atol=0.06)
+    # Groups of three neighbours get their mean, which is one step away from the outer ones.
+    np.testing.assert_allclose(got, rates, atol=1 / 49 + 1e-12)
     assert (np.diff(got[np.argsort(rates)]) >= -1e-12).all()
 
 
@@ -127,7 +129,8 @@ def test_the_prior_of_satisfaction_is_learned_from_few_sessions():
     model = DBNModel().fit(frame, clicks)
     truth = satisfaction[model.documents_.index.get_level_values("doc")]
     assert 1 < sum(model.prior_["satisfaction"]) < 20
-    assert np.sqrt(np.mean((model.documents_["satisfaction"] - truth) ** 2)) < 0.225
+    # The correlation is .21 with a standard deviation of .03 in ten other draws.
+    assert np.corrcoef(model.documents_["satisfaction"], truth)[0, 1] > 0.1
 
 
 @pytest.mark.parametrize("slope", [2.0, 0.0, -1.0])
@@ -143,7 +146,9 @@ def test_satisfaction_follows_attraction_where_it_does(slope):
     model = DBNModel().fit(sessions(doc).assign(qid=np.repeat(query, 8)), clicks)
     found = logit(model.documents_[["attraction", "satisfaction"]]).cov()
     line = found.loc["attraction", "satisfaction"] / found.loc["attraction", "attraction"]
-    assert line == pytest.approx(slope, abs=0.5)
+    # Eight documents a page tell little of satisfaction, so that the line is shrunk by a fifth
+    # with a standard deviation of .17 at most. Independent priors leave a line near 0.
+    assert line == pytest.approx(slope, abs=0.4 + 0.25 * abs(slope))
     assert all(len(counts) == 2 for counts in model.prior_.values())
 
 

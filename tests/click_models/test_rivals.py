@@ -81,20 +81,27 @@ def draw_log(noise, temperature, seed, n_queries=20, n_documents=8, n_pages=16_0
 
 
 @pytest.mark.parametrize(
-    ("noise", "temperature", "lead"),
+    ("noise", "temperature", "n_logs", "lead", "behind"),
     # Behind a strong production ranker that moves documents little, COEC expects too many clicks
     # where good documents stand; behind a weak one, or one that moves them much, it loses little.
-    [(0.3, 0.3, 0.1), (1.0, 0.3, 0.005), (3.0, 1.0, -0.005), (1.0, 3.0, -0.005)],
+    # The first has few matched pairs: in a log the lead over COEC is .14 with a standard deviation
+    # of .1, and that over the click rate 0 with one of .045. Three standard errors are allowed.
+    [
+        (0.3, 0.3, 6, 0.02, 0.055),
+        (1.0, 0.3, 3, 0.005, 0.005),
+        (3.0, 1.0, 3, -0.005, 0.005),
+        (1.0, 3.0, 3, -0.005, 0.005),
+    ],
 )
-def test_ahead_of_rivals_or_level_with_them(noise, temperature, lead):
+def test_ahead_of_rivals_or_level_with_them(noise, temperature, n_logs, lead, behind):
     found = [
         pairs_right(draw_log(noise, temperature, seed), LayoutSplit(1, random_state=seed))
-        for seed in (10, 11, 12)
+        for seed in range(10, 10 + n_logs)
     ]
     mean = pd.concat(found, axis=1).mean(axis=1)
     ours = mean[["PBM", "UBM", "labels"]]
     assert (ours > mean["COEC"] + lead).all(), mean
-    assert (ours > mean["click rate"] - 0.005).all(), mean
+    assert (ours > mean["click rate"] - behind).all(), mean
 
 
 def _read(name):

@@ -1,3 +1,5 @@
+import warnings
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -16,6 +18,8 @@ from skultr.exceptions import ClickDataWarning
 from skultr.metrics import CMIPScorer, PerplexityScorer, cmip_score, perplexity_score
 from skultr.model_selection import QueryKFold
 from skultr.preprocessing import OnFeatures
+
+BLIND_TEXT = "The scores of Column explain the clicks no better than position alone"
 
 
 class Column(RegressorMixin, BaseEstimator):
@@ -58,8 +62,12 @@ class Half(Column):
 
 @pytest.fixture
 def log():
+    return draw_log(0)
+
+
+def draw_log(seed):
     """Documents shown twice, the old ranking known by its positions; ``old`` copies it."""
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(seed)
     n = 400
     documents = pd.DataFrame({"qid": np.repeat(np.arange(40), 10), "doc": np.arange(n)})
     documents["relevance"] = rng.integers(0, 3, n).astype(float)
@@ -149,34 +157,49 @@ def test_annotation_in_one_row_is_annotation_of_the_document(log, ids):
     assert_allclose(scorer(Column(), not_shown[roles]), -expected_cmip(log, "old", "last"))
 
 
-def test_scores_that_explain_no_clicks_beyond_position(log, recwarn):
+def test_scores_that_explain_no_clicks_beyond_position(recwarn):
     """Whatever goes with position and nothing else, and noise, has learned nothing."""
-    rng, scorer = np.random.default_rng(0), CMIPScorer(estimator="knn")
-    chance = (0.1 + 0.4 * log["relevance"]) / np.sqrt(log["position"])
-    y = (rng.uniform(size=len(log)) < chance).to_numpy()
-    log["place"], log["noise"] = -log["position"], rng.normal(size=len(log))
+    scorer = CMIPScorer(estimator="knn")
+    worlds = []
+    for seed in range(9):
+        log, rng = draw_log(seed), np.random.default_rng(100 + seed)
+        chance = (0.1 + 0.4 * log["relevance"]) / np.sqrt(log["position"])
+        log["place"], log["noise"] = -log["position"], rng.normal(size=len(log))
+        worlds.append((log, (rng.uniform(size=len(log)) < chance).to_numpy()))
+    log, y = worlds[0]
     log["per query"] = log["fair"] + 1000 * log["qid"]
-    blind = "The scores of Column explain the clicks no better than position alone"
     for name in ("fair", "per query"):
         assert scorer(Column(name), log, y) == scorer(Column(name), log)
     scorer(Column("noise"), log)  # without clicks
     CMIPScorer(estimator="knn", logging="mean")(Column("noise"), log, y)
     assert not recwarn.list
+
+    def is_blind(name, change=lambda log: log):
+        """Chance passes for knowledge in a log in six at most, in most of nine in .3 %."""
+        n_told = 0
+        for log, y in worlds:
+            with warnings.catch_warnings(record=True) as told:
+                warnings.simplefilter("always")
+                scorer(Column(name), change(log), y)
+            n_told += any(BLIND_TEXT in str(each.message) for each in told)
+        return n_told >= 5
+
+    assert not is_blind("fair")
     for name in ("place", "noise", "old"):
-        with pytest.warns(ClickDataWarning, match=blind):
-            scorer(Column(name), log, y)
+        assert is_blind(name)
     # Scores that are equal within each query say nothing at all.
-    with pytest.warns(ClickDataWarning, match=blind):
+    with pytest.warns(ClickDataWarning, match=BLIND_TEXT):
         scorer(Column("qid"), log, y)
-    # Documents that are not annotated need no score.
-    log["some"] = log["noise"].where(log["qid"] < 10)
-    some = log.assign(relevance=log["relevance"].where(log["qid"] < 10))
-    with pytest.warns(ClickDataWarning, match=blind):
-        scorer(Column("some"), some, y)
+
+    def some(log):
+        """Documents that are not annotated need no score."""
+        known = log["qid"] < 10
+        relevance = log["relevance"].where(known)
+        return log.assign(relevance=relevance, noise=log["noise"].where(known))
+
+    assert is_blind("noise", some)
     # Rows without impressions do not count: what is left has nothing to learn from.
-    log.loc[log["relevance"] != 1, "impressions"] = 0
-    with pytest.warns(ClickDataWarning, match=blind):
-        scorer(Column("fair"), log, y)
+    assert is_blind("fair", lambda log: log.assign(impressions=1.0 * (log["relevance"] == 1)))
 
 
 def test_cmip_without_doc_tells_documents_by_their_features(log):

@@ -251,7 +251,8 @@ def test_network_learns_the_probabilities_of_clicks(ranker, examination):
     error = np.abs(ranker.predict_click(log) - rate)
     # Scores that were trained to rank are calibrated by two numbers, which do not fit them all.
     assert error.mean() < 0.02
-    assert error.max() < (0.06 if examination == "network" else 0.15)
+    # In ten draws the largest error was .04 to .085 for a network, a standard deviation of .016.
+    assert error.max() < (0.12 if examination == "network" else 0.15)
     np.testing.assert_allclose(ranker.examination_["examination"], curve, atol=0.05)
     assert ((ranker.predict(log) > 0) & (ranker.predict(log) < 1)).all()
 
@@ -449,9 +450,11 @@ def test_refit_without_features_forgets_their_names():
 
 
 def test_networks_beat_the_naive_ranker_on_served_randomness():
+    # Production ranks by what relevance falls with: the naive ranker has learned some of it.
     documents = _documents()
     log, clicks, _ = simulate_clicks(
         documents,
+        scores=documents["f1"].to_numpy(),
         n_sessions=4_000,
         policy=PlackettLucePolicy(),
         random_state=0,
@@ -466,5 +469,6 @@ def test_networks_beat_the_naive_ranker_on_served_randomness():
             TwoTowerRanker(examination="network", **settings),
         )
     }
-    assert ndcg["RegressionEMRanker"] > ndcg["NaiveRanker"]
-    assert ndcg["TwoTowerRanker"] > ndcg["NaiveRanker"]
+    # In six draws .86 to .90, against .97 and more.
+    assert ndcg["RegressionEMRanker"] > ndcg["NaiveRanker"] + 0.03
+    assert ndcg["TwoTowerRanker"] > ndcg["NaiveRanker"] + 0.03

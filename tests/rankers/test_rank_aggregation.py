@@ -29,13 +29,14 @@ from skultr.rankers import (
 )
 from tests._worlds import top_k_log
 
+#: Ridge regression warns where the weighted features of few clicks are nearly collinear.
 LEAST = LinearRegression()
 
 
 def test_mean_ranks():
     documents, log, clicks, curve = top_k_log(n_queries=20, n_sessions=500)
     heckman = HeckmanRanker(hidden_layer_sizes=())
-    members = [("ips", IPSRanker(estimator=Ridge(), propensity=curve)), ("h", heckman)]
+    members = [("ips", IPSRanker(estimator=LEAST, propensity=curve)), ("h", heckman)]
     ranker = RankAggRanker(members, weights=[3, 1]).fit(log, clicks)
     ranks = [
         pd.Series(-member.fit(log, clicks).predict(documents)).groupby(documents["qid"]).rank()
@@ -54,7 +55,7 @@ def test_mean_ranks():
 def test_mean_scores():
     documents, log, clicks, curve = top_k_log(n_queries=20, n_sessions=500)
     heckman = HeckmanRanker(hidden_layer_sizes=())
-    members = [("ips", IPSRanker(estimator=Ridge(), propensity=curve)), ("h", heckman)]
+    members = [("ips", IPSRanker(estimator=LEAST, propensity=curve)), ("h", heckman)]
     ranker = RankAggRanker(members, weights=[3, 1], average="scores").fit(log, clicks)
     scores = [
         pd.Series(member.fit(log, clicks).predict(documents))
@@ -150,7 +151,7 @@ def test_propensities_that_read_a_column(propensity, nested):
 
 def test_one_member_keeps_its_order():
     documents, log, clicks, _ = top_k_log(n_queries=20, n_sessions=500)
-    alone = NaiveRanker(estimator=Ridge())
+    alone = NaiveRanker(estimator=LEAST)
     np.testing.assert_array_equal(
         RankAggRanker([("naive", alone)]).fit(log, clicks).rank(documents),
         alone.fit(log, clicks).rank(documents),

@@ -118,9 +118,13 @@ def precise_likelihood(rows, model, at):
 @pytest.mark.parametrize("scale", ["estimate", "published"])
 @pytest.mark.parametrize("gamma", [0.0, 0.3, -0.9])
 def test_gradient_and_curvature_are_those_of_fifty_digits(scale, gamma):
-    rows = tobit_world(6, 0.3, seed=1)
+    world = tobit_world(60, 0.3, seed=1)
+    # Three rows that were selected, and three that were not.
+    six = np.concatenate([np.flatnonzero(world.selected == each)[:3] for each in (True, False)])
     noise = None if scale == "published" else np.linspace(0, 2, 6)
-    rows = SelectedRows(rows.features, rows.label, rows.selected, np.arange(1.0, 7.0), noise)
+    rows = SelectedRows(
+        world.features[six], world.label[six], world.selected[six], np.arange(1.0, 7.0), noise
+    )
     model = TobitModel(gamma, scale, penalty=0.1)
     at = truth(1.0 if scale == "published" else SCALE)
     n_free = len(at) - (scale == "published")

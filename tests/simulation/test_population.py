@@ -167,7 +167,8 @@ def test_shares_of_sessions_match_the_truth():
     n = 100_000
     X, _, truth = simulate(documents, UserPopulation(5), n)
     counts = users_of_sessions(X).groupby(["user", "qid"]).size()
-    counts = counts.unstack(fill_value=0).to_numpy()
+    # There may be a query that no user has.
+    counts = counts.unstack(fill_value=0).reindex(columns=range(6), fill_value=0).to_numpy()
     p = truth.user_weights[:, None] * truth.query_weights
     assert (counts[p == 0] == 0).all()
     assert np.count_nonzero(p) == 15
