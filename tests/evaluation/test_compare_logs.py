@@ -131,9 +131,11 @@ def test_summary_names_alarms_and_what_it_cannot_tell(logs):
         + "."
     )
     assert "results per page: 5 before, 4 now; -1 [-1, -1], p = 0." in lines
-    assert "Cannot tell: click rate 3, 4, 5." in lines
-    unknown = found.table.query("verdict == 'cannot tell'")["watched"]
-    assert len(lines) == 1 + verdicts["alarm"] + unknown.nunique()
+    unknown = found.table.query("verdict == 'cannot tell'").groupby("watched")["at"]
+    for watched, at in unknown:  # some have one row for each position
+        assert f"Cannot tell: {watched} {', '.join(map(str, at))}".strip() + "." in lines
+    assert "examination" in unknown.groups
+    assert len(lines) == 1 + verdicts["alarm"] + len(unknown)
     assert repr(found) == found.summary()
 
 
@@ -202,7 +204,7 @@ def test_users_who_stop_at_a_click_are_no_change_of_examination():
         for log in logs
     ]
     of_counts = rows_of(compare_logs(*counted), "examination")
-    assert of_counts["new"].iloc[-1] < found["new"].iloc[-1]  # counts do not tell who stopped
+    assert of_counts["new"].mean() < found["new"].mean()  # counts do not tell who stopped
 
 
 def test_documents_of_another_relevance_count_less():

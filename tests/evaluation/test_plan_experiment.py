@@ -167,7 +167,8 @@ def test_rankings_are_served_until_their_difference_is_known():
         halves.append((found.interval[1] - found.interval[0]) / 2)
     assert np.nanmax(halves) <= 0.052
     # Production is ranking a: it is served anyway.
-    assert plan.actions["sessions"].tolist() == [0, pytest.approx(800, abs=200)]
+    of_a, of_b = plan.actions["sessions"]
+    assert of_a == 0 < 0.5 * plan.sessions < of_b <= plan.sessions
     test = plan.alternatives.loc["A/B test, half of the pages each"]
     assert plan.sessions < 0.65 * test["sessions"]
     assert plan.clicks_lost < 0.9 * test["clicks_lost"]

@@ -401,6 +401,7 @@ def test_equal_closures_and_lambdas_are_the_same_design(file, fits):
     assert not fits
 
 
+@pytest.mark.pinned  # --seed-shift makes another class of RandomState
 def test_what_decides_is_described_and_nothing_else():
     """Fitted parts, methods, sets and generators: equal where they act alike, in any process."""
     rows = np.arange(6.0)[:, None]
