@@ -85,7 +85,8 @@ class FeatureOverlap:
         # Pairs are sorted by their overlap.
         least = self.pairs.iloc[0]
         # The pair that features separate worst.
-        names = name_some([least["factor_a"], least["factor_b"]])
+        # By column: a row of the table would be of one type, and factors of whole numbers floats.
+        names = name_some(self.pairs[name].iloc[0] for name in ("factor_a", "factor_b"))
         if not self._information.compares():
             return (
                 "Features cannot separate examination from relevance: no result page compares all "

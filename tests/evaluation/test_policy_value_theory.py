@@ -142,7 +142,7 @@ def test_variance_of_the_difference(method):
             factor = (gains[:N_PLACES] @ EXAMINATION / exposed)[:, None]
         variance += (share**2 * factor**2 * noise[:, doc]).sum()
         weights[:, doc] = share * factor
-    # The estimate is this sum over the clicks, whatever they are, so that the sum has its variance.
+    # The estimate is this sum over the clicks, whatever they are: it has the variance of the sum.
     for _ in range(5):
         clicks = rng.binomial(counts, chance)
         X, y, a, b = counted(counts, clicks)
