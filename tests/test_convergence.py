@@ -18,7 +18,6 @@ ALLOWED = {
     ("propensity/_harvesting.py", "cheapest_shares"): "the best of all rounds, each valid",
     ("propensity/_comparisons.py", "_factor_scale"): "a solution need not exist",
     ("propensity/_relevance_labels.py", "_with_intervals"): "more rounds lead away: see there",
-    ("rankers/_tobit.py", "_skew"): "random draws",
     ("serving/_trees.py", "_largest_left"): "halvings of a range of 64 bits: exact",
 }
 
