@@ -94,21 +94,22 @@ class LogComparison:
 
     def summary(self) -> str:
         """What changed, and what these logs leave open, in plain words."""
-        rows = dict([*self.table.groupby("verdict")])
-        # A verdict that no row has.
-        none = self.table[:0]
-        counts = ", ".join(f"{verdict} in {len(rows[verdict])}" for verdict in sorted(rows))
-        lines = [f"{len(self.table)} rows: {counts}"]
-        lines += map(_in_words, rows.get("alarm", none).itertuples())
+        verdict = self.table["verdict"]
+        counts = verdict.value_counts().sort_index()
+        told = ", ".join(f"{name} in {count}" for name, count in counts.items())
+        lines = [f"{len(self.table)} rows: {told}"]
+        alarms = self.table[verdict == "alarm"]
+        lines += [_in_words(row) for row in alarms.itertuples()]
         passed = self.table[self.table["watched"] == "passing time"]
         lines += [
             f"{row.at} moved by {row.difference:+.3g} in all documents alike, as time does: its "
             "location is compared without that"
             for row in passed.itertuples()
         ]
+        open_questions = self.table[verdict == "cannot tell"]
         lines += [
             f"Cannot tell: {watched} {', '.join(part['at'])}".strip()
-            for watched, part in rows.get("cannot tell", none).groupby("watched")
+            for watched, part in open_questions.groupby("watched")
         ]
         return ".\n".join(lines) + "."
 

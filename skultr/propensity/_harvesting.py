@@ -611,15 +611,22 @@ class SwapModel:
         """
         o = self.examination
         expected = 1.96 * o * np.sqrt(variance)
-        change = np.sqrt(np.abs(self.error**2 - variance) / np.maximum(np.diag(inverse), TINY))
-        unknown_to_log = np.clip(1 - variance / np.maximum(self.error**2, TINY), 0, 1)
+        # How far a half-width moves with one standard error of examination.
+        error_of_log = self.error**2
+        between = np.abs(error_of_log - variance)
+        change = np.sqrt(between / np.maximum(np.diag(inverse), TINY))
+        unknown_to_log = np.clip(1 - variance / np.maximum(error_of_log, TINY), 0, 1)
         change *= 1 - unknown_to_log / 2
-        covariance = share_of_doc.T @ share_of_doc / 2 + inverse * np.outer(change, change)
+        # Half of the sandwich's: a half-width is a root of its variance.
+        by_sandwich = share_of_doc.T @ share_of_doc / 2
+        by_examination = inverse * np.outer(change, change)
+        covariance = by_sandwich + by_examination
         # Simulated experiments: normal deviations of all half-widths together.
         root = np.linalg.cholesky(covariance[1:, 1:] + _RIDGE * np.eye(len(o) - 1))
         # A fixed seed, so that equal plans are equal.
-        drawn = np.random.default_rng(0).standard_normal((1_000, len(root))) @ root.T
-        widest = (expected[1:] * (1 + drawn)).max(axis=1)
+        normal = np.random.default_rng(0).standard_normal((1_000, len(root)))
+        reported = expected[1:] * (1 + normal @ root.T)
+        widest = reported.max(axis=1)
         deviation = expected * np.sqrt(np.diag(covariance))
         # As many deviations above the expected one as the position that comes nearest needs.
         away = (np.quantile(widest, 0.95) - expected[1:]) / deviation[1:]
