@@ -21,7 +21,9 @@ class Thresholds(SphinxDirective):
         lines += list_row(HEADER)
         for each in vars(module).values():
             if isinstance(each, Threshold):
-                lines += list_row([f"{each.value:g}", each.decides, each.reason, each.study])
+                # A reason is plain text: bars would be a substitution, |Z|.
+                reason = each.reason.replace("|", r"\|")
+                lines += list_row([f"{each.value:g}", each.decides, reason, each.study])
         return parsed(self, lines)
 
 
