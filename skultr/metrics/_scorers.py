@@ -17,7 +17,7 @@ from sklearn.utils.metadata_routing import MetadataRequest, get_routing_for_obje
 
 from .._base._shared_text import with_shared_text
 from .._base._sklearn import validate_parameter_constraints, validate_params
-from .._base._typing import ArrayLike, Column, Floats, Predictor, Table
+from .._base._typing import ArrayLike, Column, Floats, Ints, Predictor, Table
 from .._log._lost_roles import refuse_lost_queries
 from .._log._reader import Rows, features_of, pairs_of_codes, read
 from .._log._roles import (
@@ -220,6 +220,7 @@ class AnnotatedDocuments:
         *,
         caller: str,
         sample_weight: Column | None = None,
+        called: str = "relevance",
     ) -> None:
         purposes = {
             "qid": "to say which query a row belongs to",
@@ -253,7 +254,7 @@ class AnnotatedDocuments:
         self._document = self._code[place_in_seen]
         first = self._first(
             relevance,
-            "with the relevance",
+            f"with the {called}",
             f"annotation per document, and clicks are none: {BY_CLICKS}",
         )
         self.rows = self._annotated[first]
@@ -278,10 +279,19 @@ class AnnotatedDocuments:
         seen = [column[self._seen] for column in columns]
         return function(*seen, self._code)[..., self._own]
 
+    def code_of(self, rows: Ints) -> Ints:
+        """Code of the document of each row; -1 in queries without annotation."""
+        place = np.searchsorted(self._seen, rows)
+        place = np.minimum(place, len(self._seen) - 1)
+        return np.where(self._seen[place] == rows, self._code[place], -1)
+
     def scores(self, ranker: Predictor | Column | str, name: str) -> Floats:
         """One score per document, by a fitted ranker or from scores of the rows of X."""
-        scores = scores_of_rows(ranker, self._X, self.read, name)
-        self.row_scores = scores
+        self.row_scores = scores_of_rows(ranker, self._X, self.read, name)
+        return self.of_documents(self.row_scores, name, not hasattr(ranker, "predict"))
+
+    def of_documents(self, scores: Floats, name: str, are_given: bool) -> Floats:
+        """One score per document, from those of the rows, which are equal if they are given."""
         missing = np.isnan(scores[self.rows])
         if missing.any():
             raise ValueError(
@@ -289,7 +299,7 @@ class AnnotatedDocuments:
                 f"documents, first in row {self.rows[missing.argmax()]}; expected a score for "
                 "each annotated document."
             )
-        if not hasattr(ranker, "predict"):
+        if are_given:
             self._first(
                 scores,
                 f"and {name} gives them the scores",

@@ -71,3 +71,10 @@ BLIND = Threshold(
     "with 1.64 errors, 98 instead of 91 % of what learned nothing, and twice the false alarms",
     "selection",
 )
+FEWEST_TRUSTED = Threshold(
+    10,
+    "trusted queries (or clusters) that differ from the most frequent value, below which a second "
+    "judge does not count",
+    "with fewer, intervals by two judges held skewed means in as little as 81 of 100 samples",
+    "two_judges",
+)
