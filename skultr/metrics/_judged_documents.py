@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from .._base._typing import Column, Floats, Ints, Table
+from .._log._reader import Rows
 from .._log._roles import (
     column_names,
     is_frame,
@@ -21,11 +22,20 @@ from .._log._roles import (
 from ._ranking import refuse_where
 from ._two_judges import JudgedQueries
 
-if TYPE_CHECKING:
-    from ._scorers import AnnotatedDocuments
-
 #: Rankings drawn at random that say how far cheap labels follow trusted ones within queries.
 _N_RANDOM_RANKINGS = 8
+
+
+class Documents(Protocol):
+    """What is read of :class:`~skultr.metrics._scorers.AnnotatedDocuments`."""
+
+    read: Rows
+    rows: Ints
+    relevance: Floats
+    qid: NDArray[Any]
+
+    def code_of(self, rows: Ints) -> Ints:
+        """Code of the document of each row."""
 
 
 class Labelled(NamedTuple):
@@ -74,7 +84,7 @@ def _refuse_clicks(is_clicks):
 class JudgedDocuments:
     """The documents of two judges, whose queries are counted together."""
 
-    def __init__(self, trusted: AnnotatedDocuments, cheap: AnnotatedDocuments) -> None:
+    def __init__(self, trusted: Documents, cheap: Documents) -> None:
         self._trusted = trusted
         self._cheap = cheap
         query = trusted.read.query
