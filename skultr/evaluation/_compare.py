@@ -187,6 +187,11 @@ def compare_rankers(
         or if the judge's labels are negative, infinite, all missing or the clicks, differ within a
         document, or are of no query with trusted labels.
 
+    Warns
+    -----
+    AssumptionWarning
+        If, by the judge's labels, trusted queries differ from all.
+
     Notes
     -----
     *The p-value* [1]_ is the share of random signs of the differences of queries that give a mean
@@ -209,12 +214,13 @@ def compare_rankers(
     *Two judges.* [3]_ The estimate is the mean metric of trusted queries, less ``judge_weight``
     times what the judge's metric of these queries is above that of all queries. The weight has the
     smallest variance, for each mean and each difference. The judge may be biased, and of another
-    scale. What counts is whether trusted queries were drawn at random from all (with ``cluster``,
-    the clusters). The metric of a query by either judge is that of the documents which this judge
-    labelled. In resamples the weight is tuned anew, and ``p_value`` is that of the bootstrap-t.
-    ``wins``, ``ties`` and ``losses`` are of trusted queries. As each row has its own weight,
-    ``difference`` is not exactly the difference of two values. The judge does not count where
-    fewer than ten trusted queries (or clusters) differ.
+    scale. What counts is that trusted queries were drawn at random from all (with ``cluster``, the
+    clusters); a warning says so where the judge itself tells them apart. The metric of a query by
+    either judge is that of the documents which this judge labelled. In resamples the weight is
+    tuned anew, and ``p_value`` is that of the bootstrap-t. ``wins``, ``ties`` and ``losses`` are
+    of trusted queries. As each row has its own weight, ``difference`` is not exactly the
+    difference of two values. The judge does not count where fewer than ten trusted queries (or
+    clusters) differ.
 
     *Training.* The interval is that of these fitted rankers on other queries. A method trained
     again is another ranker: of networks that differed in ``random_state`` alone, trained on 6,700

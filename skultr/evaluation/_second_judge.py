@@ -10,9 +10,11 @@ import pandas as pd
 from scipy import stats
 
 from .._base._typing import Floats, Ints
+from ..exceptions import AssumptionWarning, warn_user
 from ..metrics._judged_documents import JudgedDocuments
 from ..metrics._scorers import AnnotatedDocuments
 from ..metrics._two_judges import two_judges
+from ._thresholds import NOT_AT_RANDOM
 
 
 class Resampling(NamedTuple):
@@ -58,7 +60,9 @@ class SecondJudge:
     def improve_means(self, means: pd.DataFrame, how: Resampling) -> pd.DataFrame:
         """Means of rankers with the intervals of both judges, where those are narrower."""
         queries = self._documents.judged(self._trusted, self._values, self._cluster)
-        return _improved(means, two_judges(queries, *how), "value", {})
+        found = two_judges(queries, *how)
+        _warn_unless_drawn_at_random(found.apart)
+        return _improved(means, found, "value", {})
 
     def improve_differences(
         self,
@@ -77,6 +81,21 @@ class SecondJudge:
         smallest = found.error * stats.t.ppf([[1 - first_level / 2], [0.8]], found.freedom).sum(0)
         columns = {"p_value": found.p_value, "detectable": smallest}
         return _improved(table, found, "difference", columns)
+
+
+def _warn_unless_drawn_at_random(apart):
+    """A judge that moves the mean to that of other queries would move it off the truth."""
+    errors = np.abs(apart).max()
+    if errors > NOT_AT_RANDOM.value:
+        side = "above" if apart[np.abs(apart).argmax()] > 0 else "below"
+        warn_user(
+            "By the judge's labels, the metric of the queries with trusted labels is "
+            f"{errors:.1f} standard errors {side} that of all queries: they were not drawn at "
+            "random, and the intervals of both judges may miss the truth. Expected trusted labels "
+            "of a random draw of the queries. Draw some more among the others, or compare without "
+            "the judge.",
+            AssumptionWarning,
+        )
 
 
 def _differences(values, table, difference):

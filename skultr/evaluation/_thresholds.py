@@ -115,3 +115,12 @@ LEAST_UNITS = Threshold(
     "two differences say nearly nothing of their spread",
     "paired_intervals",
 )
+
+# Two judges -------------------------------------------------------------------------------------
+NOT_AT_RANDOM = Threshold(
+    4.0,
+    "standard errors by which a judge tells queries with trusted labels from all, above which "
+    "they were not drawn at random",
+    "P(|t| > 4) is 0.0008 for 20 queries, and less for more: a false alarm of a thousand draws",
+    "theory",
+)

@@ -67,8 +67,9 @@ def take_judge(X: Table, judge: Column | str) -> tuple[Table, Floats]:
         )
     if is_frame(X) and "click" in column_names(X):
         clicks = read_role(X, "click")
-        is_same = np.array_equal(labels[~missing], clicks[~missing])
-        _refuse_clicks(is_same)
+        known = labels[~missing]
+        # Labels that are all 0 say nothing, and so do no clicks.
+        _refuse_clicks(np.ptp(known) > 0 and np.array_equal(known, clicks[~missing]))
     return X, labels
 
 

@@ -32,6 +32,8 @@ class TwoJudges(NamedTuple):
     p_value: Floats
     #: What the cheap metric counts; 0: the judge says nothing.
     weight: Floats
+    #: Standard errors by which the judge tells trusted queries from all.
+    apart: Floats
     #: Clusters (or queries) with trusted labels that do not have the most frequent value.
     n_differing: Ints
 
@@ -81,6 +83,7 @@ def two_judges(
         freedom=freedom,
         p_value=_p_value(value, error, freedom, t),
         weight=found.weight,
+        apart=_errors_apart(sample),
         n_differing=sample.n_differing,
     )
 
@@ -251,6 +254,14 @@ def _resampled_t(sample, found, n_resamples, rng):
         lead = resampled.shift - found.shift
         parts.append(np.divide(lead, error, out=np.zeros_like(lead), where=error > 0))
     return np.concatenate(parts)
+
+
+def _errors_apart(sample):
+    """Standard errors by which the cheap metric of trusted queries is above that of all."""
+    n = len(sample.cheap)
+    own = sample.cheap.var(axis=0) / max(n - 1, 1)
+    error = np.sqrt(own + sample.other_variance)
+    return np.divide(sample.gap, error, out=np.zeros_like(error), where=error > 0)
 
 
 def _p_value(value, error, freedom, t):

@@ -10,6 +10,7 @@ from sklearn.linear_model import LinearRegression
 
 from skultr.datasets import make_ltr
 from skultr.evaluation import compare_rankers
+from skultr.exceptions import AssumptionWarning
 
 SETTINGS = {"random_state": 0, "n_resamples": 499}
 
@@ -183,6 +184,15 @@ def test_queries_that_trusted_labels_leave_undefined_do_not_bias():
         found.append(row["difference"])
     # That of queries where it is defined; .5 were the mean of all.
     assert_allclose(np.mean(found), 1.0, atol=0.03)
+
+
+def test_trusted_queries_that_were_not_drawn_at_random_are_told(given):
+    """People judged the queries where production is good."""
+    cheap = compare_rankers(**given, **SETTINGS).per_judged_query["old"]
+    easy = cheap.index[cheap > cheap.quantile(0.7)]
+    trusted = given["X"]["relevance"].where(given["X"]["qid"].isin(easy))
+    with pytest.warns(AssumptionWarning, match=r"standard errors above .* not drawn at random"):
+        compare_rankers(**{**given, "y": trusted}, **SETTINGS)
 
 
 # Clusters ------------------------------------------------------------------------------
