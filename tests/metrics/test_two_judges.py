@@ -48,6 +48,22 @@ def test_intervals_hold_the_mean_of_all(n_trusted, correlation):
     assert_allclose(ratio.mean(), theory, rtol=0.1)
 
 
+def test_resamples_know_that_the_weight_is_an_estimate():
+    """Few of 50 queries differ, and decide the weight: with one weight for all resamples .91."""
+
+    def make(rng):
+        truth = np.where(rng.random(500) < 0.7, 0.0, rng.exponential(size=500) - 0.2)
+        error = rng.exponential(size=500) - 1
+        cheap = 0.95 * truth / np.sqrt(0.3 * 1.64 - 0.24**2) + np.sqrt(1 - 0.95**2) * error
+        is_trusted = np.arange(500) < 50
+        trusted = np.where(is_trusted, truth - 0.24, np.nan)
+        return JudgedQueries(trusted[:, None], cheap[:, None], is_trusted)
+
+    _, lower, upper, ratio = intervals(make, n_runs=300)
+    assert np.mean((lower <= 0) & (upper >= 0)) > 0.935
+    assert ratio.mean() < 0.5
+
+
 def test_p_value_is_dual_to_the_interval():
     for seed in range(30):
         queries = world(np.random.default_rng(seed), 30, 500, 0.7)
