@@ -222,6 +222,12 @@ def compare_rankers(
     difference of two values. The judge does not count where fewer than ten trusted queries (or
     clusters) differ.
 
+    With 20, 50 or 200 trusted queries and 500 or 5,000 in all (normal, skewed or rare
+    differences), intervals held the truth in 93 to 97 of 100 samples. With a correlation of .7
+    between the judges' differences of queries they were narrower than by trusted labels alone by
+    26 to 33 % (50 or 200 of 5,000), 16 to 18 % (200 of 500), and 2 to 11 % where of 20 queries
+    often fewer than ten differ (``benchmarks/studies/two_judges.py``).
+
     *Training.* The interval is that of these fitted rankers on other queries. A method trained
     again is another ranker: of networks that differed in ``random_state`` alone, trained on 6,700
     simulated pages, 6 of 12 pairs got a verdict, with differences up to 0.04. To compare methods,

@@ -75,6 +75,7 @@ FEWEST_TRUSTED = Threshold(
     10,
     "trusted queries (or clusters) that differ from the most frequent value, below which a second "
     "judge does not count",
-    "with fewer, intervals by two judges held skewed means in as little as 81 of 100 samples",
+    "of 20 queries that rarely differ, intervals with fewer hold the truth in 91 to 95 of 100 "
+    "samples, and by trusted labels alone in 95",
     "two_judges",
 )

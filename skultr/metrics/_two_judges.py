@@ -18,6 +18,9 @@ from .._base._typing import Bools, Floats, Ints
 from ._query_means import resampled_counts
 from ._thresholds import FEWEST_TRUSTED
 
+#: Squares of deviations that are a smaller share of those of values are rounding.
+_ROUNDING = 1e-12
+
 
 class TwoJudges(NamedTuple):
     """Means by two judges, with bootstrap-t intervals; arrays of one value per mean."""
@@ -224,7 +227,8 @@ def _regress(means, sample, other=None):
     # The weight of the smallest variance. A judge that contradicts trusted labels is no help.
     per_square = max(n - 1, 1) * n
     total = cheap_square + per_square * sample.other_variance
-    is_tuned = (product_sum > 0) & (cheap_square > 0)
+    varies = cheap_square > _ROUNDING * n * cheap_2
+    is_tuned = varies & (product_sum > 0)
     weight = np.divide(product_sum, total, out=np.zeros_like(total), where=is_tuned)
     gap = cheap - other
     rest = np.maximum(trusted_square - 2 * weight * product_sum + weight**2 * cheap_square, 0)

@@ -116,6 +116,18 @@ def test_the_scale_and_mean_of_the_judge_change_nothing(scale):
     assert_allclose(found.weight * scale, expected.weight)
 
 
+def test_resamples_in_which_the_judge_finds_no_difference():
+    """Of 12 queries the judge sees a difference in one, which a third of the resamples lack."""
+    trusted = np.full(300, np.nan)
+    trusted[:12] = np.linspace(-0.1, 0.3, 12)
+    cheap = np.zeros(300)
+    cheap[::12] = 0.1
+    queries = JudgedQueries(trusted[:, None], cheap[:, None], ~np.isnan(trusted))
+    with np.errstate(all="raise"):
+        found = two_judges(queries, LEVEL, 499, np.random.RandomState(0))
+    assert found.lower < found.value < found.upper
+
+
 def test_one_trusted_query_tells_nothing():
     queries = world(np.random.default_rng(0), 1, 50, 0.7)
     found = two_judges(queries, LEVEL, 99, np.random.RandomState(0))
