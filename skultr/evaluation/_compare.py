@@ -225,8 +225,8 @@ def compare_rankers(
     With 20, 50 or 200 trusted queries and 500 or 5,000 in all (normal, skewed or rare
     differences), intervals held the truth in 93 to 97 of 100 samples. With a correlation of .7
     between the judges' differences of queries they were narrower than by trusted labels alone by
-    26 to 33 % (50 or 200 of 5,000), 16 to 18 % (200 of 500), and 2 to 11 % where of 20 queries
-    often fewer than ten differ (``benchmarks/studies/two_judges.py``).
+    25 to 33 % (50 of 500 or 5,000, 200 of 5,000), 16 to 18 % (200 of 500), and 2 to 11 % where of
+    20 queries often fewer than ten differ (``benchmarks/studies/two_judges.py``).
 
     *Training.* The interval is that of these fitted rankers on other queries. A method trained
     again is another ranker: of networks that differed in ``random_state`` alone, trained on 6,700
