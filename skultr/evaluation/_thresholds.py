@@ -121,6 +121,6 @@ NOT_AT_RANDOM = Threshold(
     4.0,
     "standard errors by which a judge tells queries with trusted labels from all, above which "
     "they were not drawn at random",
-    "P(|t| > 4) is 0.0008 for 20 queries, and less for more: a false alarm of a thousand draws",
+    "P(|Z| > 4) is 6e-5, and metrics of few queries are not quite normal",
     "theory",
 )

@@ -127,6 +127,8 @@ class _Sample(NamedTuple):
     #: What units without trusted labels have of the cheap metric, and its variance.
     other: Floats
     other_variance: Floats
+    #: Variance of the cheap metric of a trusted unit, if they are a random draw from all.
+    drawn_variance: Floats
     #: Number of trusted units of equal size that tell as much.
     n_equal: float
     n_differing: Ints
@@ -163,6 +165,7 @@ def _sample(queries):
     trusted_cheap = summed(cheap_deviation, is_trusted) / is_trusted.sum()
     # All units tell how much one varies, those without trusted labels may be few.
     variance = (all_cheap**2).sum(axis=0) / max(n_units - 1, 1)
+    scale = n_trusted_units * (len(unit) / is_trusted.sum() - 1)
     size = np.bincount(unit, is_defined)
     share = n_trusted_units / is_defined.sum()
     return _Sample(
@@ -171,6 +174,7 @@ def _sample(queries):
         cheap=n_trusted_units * (trusted_cheap - all_cheap)[is_trusted_unit],
         other=all_cheap[~is_trusted_unit].sum(axis=0),
         other_variance=n_other_units * variance,
+        drawn_variance=scale**2 * variance,
         n_equal=size.sum() ** 2 / (size**2).sum(),
         n_differing=_n_differing(trusted[is_defined], unit[is_defined]),
     )
@@ -263,8 +267,10 @@ def _resampled_t(sample, found, n_resamples, rng):
 def _errors_apart(sample):
     """Standard errors by which the cheap metric of trusted queries is above that of all."""
     n = len(sample.cheap)
-    own = sample.cheap.var(axis=0) / max(n - 1, 1)
-    error = np.sqrt(own + sample.other_variance)
+    own = sample.cheap.var(axis=0) * n / max(n - 1, 1)
+    # Few queries of a skewed metric may vary too little by chance.
+    variance = np.maximum(own, sample.drawn_variance)
+    error = np.sqrt(variance / n + sample.other_variance)
     return np.divide(sample.gap, error, out=np.zeros_like(error), where=error > 0)
 
 

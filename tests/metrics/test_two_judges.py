@@ -128,6 +128,23 @@ def test_resamples_in_which_the_judge_finds_no_difference():
     assert found.lower < found.value < found.upper
 
 
+def test_a_random_draw_is_not_told_from_all():
+    """Also where few of 20 queries differ, so that their own spread is small by chance."""
+    apart = {"drawn": [], "best": []}
+    for seed in range(300):
+        rng = np.random.default_rng(seed)
+        cheap = np.where(rng.random(500) < 0.6, 0.0, rng.exponential(size=500))
+        for name, values in (("drawn", cheap), ("best", -np.sort(-cheap))):
+            is_trusted = np.arange(500) < 20
+            trusted = np.where(is_trusted, values, np.nan)[:, None]
+            queries = JudgedQueries(trusted, values[:, None], is_trusted)
+            found = two_judges(queries, LEVEL, 1, np.random.RandomState(0))
+            apart[name].append(abs(found.apart.item()))
+    assert max(apart["drawn"]) < 4
+    assert np.mean(np.array(apart["drawn"]) > 1.96) < 0.1
+    assert min(apart["best"]) > 4
+
+
 def test_one_trusted_query_tells_nothing():
     queries = world(np.random.default_rng(0), 1, 50, 0.7)
     found = two_judges(queries, LEVEL, 99, np.random.RandomState(0))
