@@ -146,8 +146,8 @@ class RankingScorer(Scorer):
     :func:`~skultr.evaluation.compare_rankers`. Here the weight depends on the labels alone: it is
     how far the judge's metric of random rankings follows the trusted one within queries. A weight
     tuned for each candidate would add its error to the differences between candidates. With 10 or
-    20 trusted queries of 500, differences of two candidates erred by .65 to .92 of what the
-    trusted labels alone err, and with a weight of each candidate's own by .73 to 1.00
+    20 trusted queries of 500, differences of two candidates erred by .61 to .95 of what the
+    trusted labels alone err, and with a weight of each candidate's own by .73 to 1.01
     (``benchmarks/studies/two_judges.py``).
 
     Examples
