@@ -35,7 +35,8 @@ def verdict_of(worth: Worth, names: tuple[str, str]) -> str:
     if worth.method.bounds_unseen and worth.has_ends:
         verdict += (
             f" {1 - worth.support:.0%} of the clicks are at places of documents that the log "
-            "never showed; the interval counts them from nothing to the best of their position."
+            "never showed. Such a document may get no clicks, or as many as the best one at its "
+            "position; the interval covers both."
         )
     if not worth.log.has_pages:
         verdict += " Counts without sessions cannot test whether the documents above matter."
@@ -116,7 +117,7 @@ def _moved_share(worth):
 
 def _too_few(what, number, least):
     return (
-        f"the {what} are worth {number:.1f} of equal weight, and {least} are needed. Log more "
+        f"the effective number of {what} is {number:.1f}, and {least} are needed. Log more "
         "sessions"
     )
 
@@ -142,7 +143,7 @@ def _doubt_of_columns(log: LoggedPages, table: ClickTable) -> str:
         pair = np.unravel_index(most, apart.shape)
         deeper, other = (python_value(values[code]) for code in pair)
         return (
-            f"users read to another depth where the column {name!r} has another value "
+            f"how deep users read depends on the column {name!r} "
             f"(examination at {deeper!r} is that at {other!r} times the position to the power of "
             f"{apart[pair]:.2f} ± {error[pair]:.2f}). Pass context={name!r}"
         )
