@@ -15,7 +15,7 @@ from ._solve import GroupedLogit
 class FreeEffects:
     """Clicks of a log, given scores of its rows and a free effect of each bias factor.
 
-    Whatever examination may be, it is in the effects, so that a wrong curve can neither feign nor
+    The effects hold examination, whatever it is. A wrong curve can therefore neither feign nor
     hide what a score explains.
     """
 
