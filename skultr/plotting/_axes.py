@@ -78,7 +78,7 @@ def method_colors(names: Iterable[str]) -> dict[str, str]:
     names : iterable of str
         Methods of one figure, such as "DLA" or "DLARanker". The known ones are "production",
         "naive", "IPS", "DLA", "ensemble", "LambdaMART", "user-aware", "CLD", "Heckman",
-        "vectorization", "affine" and "skyline"; others get colours that no known one has.
+        "vectorization", "affine" and "skyline". Others get colours of their own.
 
     Returns
     -------
