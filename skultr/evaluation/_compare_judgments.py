@@ -42,13 +42,18 @@ class JudgmentComparison:
 
     Parameters
     ----------
-    table : pandas.DataFrame of shape (n_rows, 13)
-        One row per ``judge``, ``reference`` and ``kind`` of query ("all" first). ``agreement``
-        from ``lower`` to ``upper``: the share of what the reference orders that the judge orders
-        alike, 0.5 by chance. ``by_clicks``: where clicks are the reference, the agreement of an
-        order by the clicks of all other users. ``n_queries`` and ``n_docs`` that both have.
-        ``verdict``: "agree", "contradict" or "cannot tell". Between two judges ``kappa``, weighted
-        by squares, from ``kappa_lower`` to ``kappa_upper``.
+    table : pandas.DataFrame of shape (n_rows, 14)
+        One row per ``judge``, ``reference`` and ``kind`` of query ("all" first):
+
+        - ``n_queries`` and ``n_docs`` that both have;
+        - ``agreement`` from ``lower`` to ``upper``, the share of what the reference orders that
+          the judge orders alike, 0.5 by chance; ``verdict``: "agree", "contradict" or "cannot
+          tell";
+        - where clicks are the reference, ``by_clicks``, the agreement of an order by the clicks of
+          all other users; ``better``, which of the two orders documents better for another user:
+          "judge", "clicks" or "cannot tell";
+        - between two judges ``kappa``, weighted by squares, from ``kappa_lower`` to
+          ``kappa_upper``.
     per_query : pandas.DataFrame
         One row per ``judge``, ``reference`` and ``qid``, those that contradict each other most
         surely first: ``kind``, ``n_docs``, ``agreement``, ``z`` (below 0: they contradict each
@@ -171,8 +176,9 @@ def compare_judgments(
     propensities cancels. The weight w is the inverse variance of a difference of two rates: pairs
     that were hardly examined say little [1]_. Users differ, and click by chance: the share is far
     below 1 for perfect judgments. ``by_clicks`` is what the clicks of all other users attain on
-    the same documents. Judgments above it order these documents better than the clicks of this
-    log do.
+    the same documents: each click is compared with all the others. ``better`` compares the two
+    query by query. People and language models may be better for rare queries, whose clicks are
+    few, and clicks for frequent ones.
 
     *Agreement of two judges.* Of the pairs that the reference orders, the judge orders this share
     alike; its ties count half. That is (1 + D) / 2 with Somers' D; queries count alike.
@@ -249,7 +255,7 @@ def compare_judgments(
 #: Columns of the tables of a comparison; see JudgmentComparison.
 _COLUMNS = [
     *("judge", "reference", "kind", "n_queries", "n_docs"),
-    *("agreement", "lower", "upper", "by_clicks", "verdict"),
+    *("agreement", "lower", "upper", "verdict", "by_clicks", "better"),
     *("kappa", "kappa_lower", "kappa_upper"),
 ]
 _STAND_IN_COLUMNS = [
@@ -306,7 +312,9 @@ def _check_names(judgments, X):
     if not all(isinstance(name, str) for name in names):
         raise ValueError(f"judgments have the names {names}; expected texts.")
     if X is not None and CLICKS in judgments:
-        raise ValueError(f"judgments have the name {CLICKS!r}, which the clicks of X have: rename")
+        raise ValueError(
+            f"judgments have the name {CLICKS!r}, which the clicks of X have; expected another."
+        )
     if X is None and len(judgments) < 2:
         raise ValueError(
             f"There is nothing to compare {names[0]!r} with; expected a log and its clicks, or "
@@ -418,27 +426,43 @@ def _agreement(queries, judge, level, n_resamples, random):
     """Agreement of a judge with the reference over these queries, and the verdict."""
     size = queries["size"].to_numpy()
     lead = queries["lead", judge].to_numpy()
-    value = lead.sum() / size.sum()
-    # Linear approximation of the ratio of sums, whose mean is the ratio.
-    linear = value + (lead - value * size) / size.mean()
-    n_equal = size.sum() ** 2 / (size**2).sum()
-    ends = np.full(2, np.nan)
-    if n_equal >= LEAST_QUERIES.value:
-        lower, upper = bootstrap(linear[:, None], n_equal, level, n_resamples, random)
-        ends = np.clip([lower[0], upper[0]], -1, 1)
-    verdict = np.select([ends[0] > 0, ends[1] < 0], ["agree", "contradict"], "cannot tell")
-    by_clicks = np.nan
-    if ("lead", CLICKS) in queries:
-        by_clicks = (1 + queries["lead", CLICKS].sum() / size.sum()) / 2
-    return {
+    value, lower, upper = _ratio(lead, size, level, n_resamples, random)
+    found = {
         "n_queries": len(queries),
         "n_docs": int(queries["n_docs"].sum()),
         "agreement": (1 + value) / 2,
-        "lower": (1 + ends[0]) / 2,
-        "upper": (1 + ends[1]) / 2,
-        "by_clicks": by_clicks,
-        "verdict": str(verdict),
+        "lower": (1 + max(lower, -1.0)) / 2,
+        "upper": (1 + min(upper, 1.0)) / 2,
+        "verdict": _by_sign(lower, upper, "agree", "contradict"),
     }
+    if ("lead", CLICKS) in queries:
+        others = queries["lead", CLICKS].to_numpy()
+        found["by_clicks"] = (1 + others.sum() / size.sum()) / 2
+        # Which of the two orders these documents better for another user, query by query.
+        _, lower, upper = _ratio(lead - others, size, level, n_resamples, random)
+        found["better"] = _by_sign(lower, upper, "judge", CLICKS)
+    return found
+
+
+def _ratio(lead, size, level, n_resamples, random):
+    """Ratio of the sums over queries, with the ends of its interval; NaN for few queries."""
+    value = lead.sum() / size.sum()
+    n_equal = size.sum() ** 2 / (size**2).sum()
+    if n_equal < LEAST_QUERIES.value:
+        return value, np.nan, np.nan
+    # Linear approximation of the ratio, whose mean is the ratio.
+    linear = value + (lead - value * size) / size.mean()
+    lower, upper = bootstrap(linear[:, None], n_equal, level, n_resamples, random)
+    if np.isnan(lower[0]):  # it is the same in all queries
+        return value, value, value
+    return value, lower[0], upper[0]
+
+
+def _by_sign(lower, upper, above, below):
+    """The verdict of an interval on the sign of a number."""
+    if lower > 0:
+        return above
+    return below if upper < 0 else "cannot tell"
 
 
 def _kappa(sources, judge, reference, qid, level):
@@ -522,7 +546,7 @@ def _in_words(row):
     if np.isfinite(row.lower):
         found += f" [{row.lower:.3f}, {row.upper:.3f}]"
     if np.isfinite(row.by_clicks):
-        found += f", clicks of other users {row.by_clicks:.3f}"
+        found += f", clicks of other users {row.by_clicks:.3f} (better: {row.better})"
     if np.isfinite(row.kappa):
         found += f", kappa {row.kappa:.2f}"
     return f"{found}; {row.verdict}"

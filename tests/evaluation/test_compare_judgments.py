@@ -5,10 +5,14 @@ import pandas as pd
 import polars as pl
 import pytest
 from scipy.stats import kendalltau, norm, somersd
+from sklearn.frozen import FrozenEstimator
 from sklearn.metrics import cohen_kappa_score
 
+from skultr import ClickDataset
+from skultr.click_models import PBMModel
 from skultr.evaluation import compare_judgments
 from skultr.evaluation._judged_pairs import PairWeights, queries_by_clicks
+from skultr.propensity import InterventionHarvesting
 
 EXAMINATION = 1 / np.arange(1, 11)
 
@@ -105,6 +109,16 @@ def test_a_click_is_ordered_as_that_of_another_user():
     difference = by_others - by_new
     assert abs(difference.mean()) < 4 * difference.std() / np.sqrt(len(difference))
     assert np.mean(by_new) > 0.01
+
+
+def test_judges_are_better_where_clicks_are_few_and_clicks_where_they_are_many():
+    found = {}
+    for n_pages in (6, 20_000):
+        world = World(n_queries=200, n_pages=n_pages)
+        table = world.compare(world.judge(noise=1)).table
+        found[n_pages] = table.loc[0, "better"]
+        assert (table.loc[0, "by_clicks"] > table.loc[0, "agreement"]) == (n_pages > 6)
+    assert found == {6: "judge", 20_000: "clicks"}
 
 
 def test_position_bias_is_no_agreement():
@@ -302,3 +316,30 @@ def test_a_clicked_document_was_examined():
     log = pd.DataFrame({"qid": 1, "doc": [1, 2], "position": [1, 2], "propensity": [0.5, 0.0]})
     with pytest.raises(ValueError, match="propensity"):
         compare_judgments({"a": ONE}, log, [0, 1])
+
+
+@pytest.mark.parametrize("kind", [FrozenEstimator, None, "harvesting", "model", "dataset"])
+def test_examination_of_any_source_and_logs_of_any_kind(kind, tmp_path):
+    world = World(n_queries=60, n_pages=400)
+    judge = world.judge()
+    expected = world.compare(judge).table.loc[0]
+    log = world.log.assign(click=world.clicks)
+    harvesting = InterventionHarvesting()
+    sources = {
+        FrozenEstimator: lambda: FrozenEstimator(harvesting.fit(world.log, world.clicks)),
+        None: lambda: None,
+        "harvesting": lambda: harvesting,
+        "model": PBMModel,
+        "dataset": lambda: EXAMINATION,
+    }
+    given = sources[kind]()
+    if kind is None:
+        log["propensity"] = EXAMINATION[log["position"] - 1]
+    if kind == "dataset":
+        features = judge[["qid", "doc"]].assign(feature=1.0)
+        log, y = ClickDataset.from_parquet(log, features, path=tmp_path / "log"), None
+    else:
+        y = "click"
+    found = compare_judgments(judge, log, y, propensity=given, n_resamples=99).table.loc[0]
+    assert found["agreement"] == pytest.approx(expected["agreement"], abs=0.02)
+    assert found["n_docs"] == expected["n_docs"]
