@@ -423,39 +423,42 @@ def _by_kind(queries, kinds):
 
 # Estimates ----------------------------------------------------------------------------
 def _agreement(queries, judge, level, n_resamples, random):
-    """Agreement of a judge with the reference over these queries, and the verdict."""
+    """Agreement of a judge with the reference over these queries, and the verdicts."""
     size = queries["size"].to_numpy()
-    lead = queries["lead", judge].to_numpy()
-    value, lower, upper = _ratio(lead, size, level, n_resamples, random)
+    leads = [queries["lead", judge].to_numpy()]
+    has_clicks = ("lead", CLICKS) in queries
+    if has_clicks:
+        # Which of the two orders these documents better for another user, query by query.
+        others = queries["lead", CLICKS].to_numpy()
+        leads.append(leads[0] - others)
+    values, lower, upper = _ratios(np.array(leads), size, level, n_resamples, random)
     found = {
         "n_queries": len(queries),
         "n_docs": int(queries["n_docs"].sum()),
-        "agreement": (1 + value) / 2,
-        "lower": (1 + max(lower, -1.0)) / 2,
-        "upper": (1 + min(upper, 1.0)) / 2,
-        "verdict": _by_sign(lower, upper, "agree", "contradict"),
+        "agreement": (1 + values[0]) / 2,
+        "lower": (1 + max(lower[0], -1.0)) / 2,
+        "upper": (1 + min(upper[0], 1.0)) / 2,
+        "verdict": _by_sign(lower[0], upper[0], "agree", "contradict"),
     }
-    if ("lead", CLICKS) in queries:
-        others = queries["lead", CLICKS].to_numpy()
+    if has_clicks:
         found["by_clicks"] = (1 + others.sum() / size.sum()) / 2
-        # Which of the two orders these documents better for another user, query by query.
-        _, lower, upper = _ratio(lead - others, size, level, n_resamples, random)
-        found["better"] = _by_sign(lower, upper, "judge", CLICKS)
+        found["better"] = _by_sign(lower[1], upper[1], "judge", CLICKS)
     return found
 
 
-def _ratio(lead, size, level, n_resamples, random):
-    """Ratio of the sums over queries, with the ends of its interval; NaN for few queries."""
-    value = lead.sum() / size.sum()
+def _ratios(leads, size, level, n_resamples, random):
+    """Ratios of sums over queries, with the ends of their intervals; NaN for few queries."""
+    values = leads.sum(axis=1) / size.sum()
     n_equal = size.sum() ** 2 / (size**2).sum()
     if n_equal < LEAST_QUERIES.value:
-        return value, np.nan, np.nan
-    # Linear approximation of the ratio, whose mean is the ratio.
-    linear = value + (lead - value * size) / size.mean()
-    lower, upper = bootstrap(linear[:, None], n_equal, level, n_resamples, random)
-    if np.isnan(lower[0]):  # it is the same in all queries
-        return value, value, value
-    return value, lower[0], upper[0]
+        unknown = np.full(len(values), np.nan)
+        return values, unknown, unknown
+    # Linear approximations of the ratios, whose means are the ratios.
+    linear = values + (leads.T - size[:, None] * values) / size.mean()
+    lower, upper = bootstrap(linear, n_equal, level, n_resamples, random)
+    # What is the same in all queries has no interval.
+    is_same = np.isnan(lower)
+    return values, np.where(is_same, values, lower), np.where(is_same, values, upper)
 
 
 def _by_sign(lower, upper, above, below):

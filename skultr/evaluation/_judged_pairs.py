@@ -136,13 +136,19 @@ def orders(values: Floats) -> Floats:
     return np.sign(values[:, None] - values)
 
 
-def _orders_by_other_clicks(clicks, examinations):
-    """The same by all clicks but one on the document of the row.
+def _orders_by_other_clicks(clicks, impressions, rate):
+    """The same by all impressions but one, which was clicked, of the document of the row.
 
-    For Poisson clicks E[c f(c - 1)] = E[c] E[f(c)] (Stein's and Chen's identity), so that a click
-    is ordered as one of another user would be.
+    Of n impressions of a document with click rate p, E[c f(c - 1, n)] is n p E[f(c', n)], where c'
+    are clicks of n - 1 impressions: a click is ordered as that of another user would be.
     """
-    return np.sign((clicks - 1)[:, None] / examinations[:, None] - clicks / examinations)
+    # Rates of the other impressions; there are none where the document was shown once.
+    share_left = np.maximum(1 - 1 / impressions, 0)
+    share_clicked = (clicks - 1) / np.maximum(clicks, 1)
+    is_known = share_left > 0
+    other_rate = rate * share_clicked / np.where(is_known, share_left, 1)
+    order = np.sign(other_rate[:, None] - rate)
+    return np.where(is_known[:, None], order, 0.0)
 
 
 def queries_by_clicks(
@@ -170,7 +176,7 @@ def queries_by_clicks(
             influence = preferred.sum(axis=1)
             row["lead", judge] = rate @ influence
             row["error", judge] = np.sqrt(influence**2 @ variance)
-        by_clicks = weight * _orders_by_other_clicks(clicks, examinations)
+        by_clicks = weight * _orders_by_other_clicks(clicks, columns["impressions"], rate)
         row["lead", "clicks"] = rate @ by_clicks.sum(axis=1)
         found.append(row)
     return pd.DataFrame(found)

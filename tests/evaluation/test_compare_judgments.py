@@ -92,23 +92,35 @@ def test_agreement_is_that_of_the_true_click_rates():
     assert found["agreement"].mean() == pytest.approx(truth, abs=0.01 + 3 * error)
 
 
-def test_a_click_is_ordered_as_that_of_another_user():
-    """The agreement of the clicks of others, and that with new clicks, have one expectation."""
+@pytest.mark.parametrize("chance", [[0.6, 0.3, 0.1], [0.3, 0.3, 0.3]], ids=["differ", "equal"])
+def test_a_click_is_ordered_as_that_of_another_user(chance):
+    """Agreement with the clicks of others: its mean is that of an order by other impressions."""
     rng = np.random.default_rng(0)
+    n_draws = 3_000
     weights = PairWeights(spread=0.02, noise=0.3)
-    examinations = np.array([2.0, 5.0, 3.0])
-    rate = np.array([0.6, 0.3, 0.1])
-    clicks, new = rng.poisson(rate * examinations, (2, 2_000, 3))
-    query = np.repeat(np.arange(2_000), 3)
-    table = pd.DataFrame({"qid": query, "examinations": np.tile(examinations, 2_000)})
-    table["clicks"] = clicks.ravel()
-    table["j"] = table["clicks"] / table["examinations"]
-    by_others = queries_by_clicks(table, ["j"], weights)["lead", "clicks"]
-    table["clicks"] = new.ravel()
-    by_new = queries_by_clicks(table, ["j"], weights)["lead", "j"]
+    impressions = np.array([4, 10, 1])
+    examined = np.array([1.0, 0.5, 0.2])
+    table = pd.DataFrame({"qid": np.repeat(np.arange(n_draws), 3)})
+    table["impressions"] = np.tile(impressions, n_draws)
+    table["examinations"] = np.tile(impressions * examined, n_draws)
+
+    def clicks(n_impressions):
+        return rng.binomial(n_impressions, chance * examined, (n_draws, 3))
+
+    table["clicks"] = clicks(impressions).ravel()
+    by_others = queries_by_clicks(table, [], weights)["lead", "clicks"]
+    # One further impression of one document of a pair, ordered by one less of the old ones.
+    weight = weights(impressions * examined)
+    other_rate = clicks(impressions - 1) / np.maximum((impressions - 1) * examined, 1e-9)
+    rate = clicks(impressions) / (impressions * examined)
+    order = np.sign(other_rate[:, :, None] - rate[:, None, :])
+    order[:, impressions == 1] = 0
+    new = rng.random((n_draws, 3)) < np.array(chance) * examined
+    by_new = ((new / examined)[:, :, None] * weight * order).sum(axis=(1, 2))
     difference = by_others - by_new
-    assert abs(difference.mean()) < 4 * difference.std() / np.sqrt(len(difference))
-    assert np.mean(by_new) > 0.01
+    assert abs(difference.mean()) < 4 * difference.std() / np.sqrt(n_draws)
+    if chance[0] > chance[1]:
+        assert by_new.mean() > 0.01
 
 
 def test_judges_are_better_where_clicks_are_few_and_clicks_where_they_are_many():
