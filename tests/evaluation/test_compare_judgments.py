@@ -92,14 +92,14 @@ def test_agreement_is_that_of_the_true_click_rates():
     assert found["agreement"].mean() == pytest.approx(truth, abs=0.01 + 3 * error)
 
 
-@pytest.mark.parametrize("chance", [[0.6, 0.3, 0.1], [0.3, 0.3, 0.3]], ids=["differ", "equal"])
+@pytest.mark.parametrize("chance", [[0.6, 0.3, 0.1], [0.5, 0.5, 0.5]], ids=["differ", "equal"])
 def test_a_click_is_ordered_as_that_of_another_user(chance):
     """Agreement with the clicks of others: its mean is that of an order by other impressions."""
     rng = np.random.default_rng(0)
     n_draws = 3_000
     weights = PairWeights(spread=0.02, noise=0.3)
-    impressions = np.array([4, 10, 1])
-    examined = np.array([1.0, 0.5, 0.2])
+    impressions = np.array([8, 10, 1])
+    examined = np.array([1.0, 0.9, 0.2])
     table = pd.DataFrame({"qid": np.repeat(np.arange(n_draws), 3)})
     table["impressions"] = np.tile(impressions, n_draws)
     table["examinations"] = np.tile(impressions * examined, n_draws)
