@@ -196,6 +196,12 @@ def compare_judgments(
     surely less. The interval is Fieller's. Clicks as the third party answer for this log: labels
     that were learned from these clicks agree with them by construction.
 
+    *How often it holds* (``benchmarks/studies/agreement.py``): of the intervals of 50 or 300
+    queries with 20 or 500 pages each, 92 to 98 % held the truth (kappa of 50 queries: 91 %). A
+    judge that kept exactly 0.8 got "may stand in" in 5 % of the logs. Of the verdicts
+    "contradict" at most 1.7 % were wrong, and of 140,000 queries that were judged rightly none
+    had one. Users who trust positions agree less with any judge.
+
     References
     ----------
     .. [1] DerSimonian & Laird (1986). Meta-analysis in clinical trials. Controlled Clinical
