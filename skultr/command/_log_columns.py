@@ -142,6 +142,7 @@ def _yes(column):
     """The word for 1 in a column of two words such as "yes" and "no", None in any other."""
     if not isinstance(column.dtype, TEXT):
         return None
+    # A missing value is one of them: such a column has three.
     values = column.unique().to_list()
     if len(values) != 2:
         return None
@@ -152,6 +153,7 @@ def _yes(column):
 
 def _counts_up(values):
     """Whether sorted pages, of more than two rows (else clicks count, too), count from 0 or 1."""
+    # Each page starts with the smallest number.
     starts = values == values.min()
     has_several = 2 < 2 * starts.sum() < len(values)
     if not has_several or not starts[0] or values[0] not in (0, 1):
@@ -198,6 +200,7 @@ class LogTable:
 
     def _find_position(self):
         """Set the positions from 1; without a name, by a column that counts the rows of pages."""
+        # One column that counts is the position; of several, the user must say.
         self.places = []
         if self._name_of("position") is None:
             self.places = self._free(self._counts)
@@ -219,6 +222,7 @@ class LogTable:
 
     def _group_features(self):
         """Set the columns without a role: of pages, of times, and features."""
+        # A time of the page is both of the page and a time, and no feature.
         free = [name for name in self.frame.columns if name not in self.roles]
         self.page_columns = [name for name in free if self._is_of_page(name)]
         self.times = [name for name in free if self.frame[name].dtype.is_temporal()]
@@ -231,6 +235,7 @@ class LogTable:
         for name in names:
             if name is None:
                 continue
+            # Ids of documents are those of a query: the codes so far are the first part.
             own, ids = encode(value_bits(self.frame[name]))
             code = encode(pair_codes(code, own, len(ids)))[0]
         return code
@@ -316,6 +321,7 @@ class LogTable:
     def faults(self, errors: list[Any]) -> list[str]:
         """What must be mended before a fit: roles that are missing, errors, wrong units."""
         found = [self._missing_role(role) for role in self.missing]
+        # Several checks may find the same.
         found += dict.fromkeys(map(str, errors))
         found += [message for unit, message in self.units if unit.is_error]
         if self.starts_at_0:
@@ -369,6 +375,7 @@ class LogTable:
         found = []
         for name, role in self.roles.items():
             values = self.numbers[name]
+            # A fit reads no outcome, and so would not tell.
             if role.startswith(OUTCOME) and values is not None:
                 faults = faults_in({"outcome": values}, called={"outcome": repr(name)})
                 found += [message for _, message in faults]
@@ -469,6 +476,7 @@ class LogTable:
         table = pd.DataFrame(
             {"position": self.position, "impressions": weight, "clicks": rate * weight}
         )
+        # Candidates that nobody saw have no position.
         table = table[np.isfinite(table).all(axis=1)]
         table = table.groupby(table["position"].astype(int))[["impressions", "clicks"]].sum()
         table = table.round().astype(int)
@@ -485,7 +493,9 @@ class LogTable:
             column = self.frame[name]
             values = self.numbers[name]
             missing = column.is_null() if values is None else np.isnan(values)
-            varies = change = np.nan
+            # Where a role is missing, it may be that of the documents.
+            varies = np.nan
+            change = np.nan
             if name in self.features and not self.missing:
                 varies, change = self._change(name, by_document)
             kind = str(column.dtype).split("(")[0]

@@ -208,6 +208,7 @@ class Interleaver:
             if sessions < 1:
                 raise ValueError(f"sessions is {sessions}; expected at least one.")
             return self._rng.integers(len(ids), size=int(sessions))
+        # -1 for ids that X does not have.
         asked = pd.Index(ids).get_indexer(as_array(sessions))
         if np.ndim(sessions) != 1 or not len(asked) or (asked < 0).any():
             raise ValueError(
@@ -264,6 +265,7 @@ class Interleaver:
         n_positions = min(self.n_positions, n_documents)
         shown = np.full((n_lists, n_positions), -1)
         teams = np.zeros((n_lists, n_positions, n))
+        # 0 where a ranking does not hold the document.
         weight = ranks**-self.exponent
         # Exponential variables over weights, sorted, are draws without replacement.
         left = self._rng.standard_exponential(ranks.shape) * ranks**self.exponent
@@ -371,6 +373,7 @@ def _ranks(query, scores, name):
     """Rank of each document in one ranking, infinite where it is not in it."""
     scores = as_numbers(scores, f"The scores of {name!r}").astype(float)
     held = ~np.isnan(scores)
+    # And a document of every query, or there is no list to interleave.
     fit = scores.shape == query.shape and not np.isinf(scores).any()
     if not fit or len(np.unique(query[held])) <= query.max():
         raise ValueError(
@@ -527,6 +530,7 @@ def interleaving_outcome(
         )
         pairs.append(row)
     pairs = pd.DataFrame(pairs)
+    # For all pairs together; one with a winner needs no more sessions.
     pairs["p_value"] = holm_adjusted(pairs["p_value"].to_numpy())
     pairs.loc[pairs["p_value"] <= level, "sessions_needed"] = 0.0
     pairs["verdict"] = [_verdict(row, level, effect) for row in pairs.itertuples()]
@@ -593,6 +597,7 @@ def _sessions_of_queries(roles):
 
 def _winners(session, credit_a, credit_b, n):
     """P(a wins) and P(b wins) of each session: who placed what is independent by document."""
+    # Number of each click in its session; sessions are sorted.
     place = np.arange(len(session)) - np.searchsorted(session, session)
     most = int(place.max(initial=-1)) + 1
     # Clicks of each session one after the other: each moves the lead by at most one.
@@ -603,6 +608,7 @@ def _winners(session, credit_a, credit_b, n):
         p_a = credit_a[here, None]
         p_b = credit_b[here, None]
         now = lead[session[here]]
+        # No credit, credit for b, credit for a.
         step = now * (1 - p_a - p_b)
         step[:, 1:] += p_b * now[:, :-1]
         step[:, :-1] += p_a * now[:, 1:]
@@ -641,19 +647,22 @@ def _needed(lead, winners, n_sessions, level, effect, power, sequential):
     """Sessions in addition, for a winner and for enough clusters."""
     total = winners.sum()
     n = n_sessions.sum()
-    # The lead that must be seen: the smallest that matters, or the one seen so far.
+    # The lead that must be seen: the smallest that matters, or the one seen so far. It grows with
+    # the sessions, and its error with their root.
     aim = 2 * effect * total if effect else abs(lead.sum())
     if aim == 0:
         return np.inf
     z = quantile_of_lead(lead, level, sequential)
     errors = (z + norm.ppf(power)) * np.sqrt((lead**2).sum())
     for_winner = np.ceil(n * (errors / aim) ** 2 - n)
+    # Clusters of the same sizes as so far.
     clusters = least_squared_size(winners, z) / total**2
     for_clusters = np.floor(n * clusters - n) + 1
     return max(0.0, for_winner, for_clusters)
 
 
 def _verdict(row, level, effect):
+    # By the share of the better one, which is b unless a won more.
     ends = (row.preference, row.lower, row.upper)
     better = row.b
     worse = row.a
@@ -665,6 +674,7 @@ def _verdict(row, level, effect):
     found = f"{better} wins {share} of the sessions with a winner"
     if row.p_value <= level:
         return f"{better} beats {worse}: {found}."
+    # The interval holds no difference that would matter.
     if effect and ends[1] > 0.5 - effect and ends[2] < 0.5 + effect:
         return f"No difference of {effect:.1%} between {better} and {worse}: {found}."
     more = "It needs more sessions than the log can say"
@@ -721,6 +731,7 @@ def _read_teams(team):
 def _parts_of(text):
     """Name, sign and number of each ranking in the text of a team; none if it is no such text."""
     matches = [_PART.fullmatch(part) for part in text.split(" ")]
+    # One part that does not fit: the text is of no Interleaver.
     return [match.groups() for match in matches] if all(matches) else []
 
 

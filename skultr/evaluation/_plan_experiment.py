@@ -127,8 +127,11 @@ class ExperimentPlan:
         if production is not None and (rankings or not isinstance(production, Policy)):
             expected = "None, because scores rank production" if rankings else "a Policy"
             raise TypeError(f"production is a {type(production).__name__}; expected {expected}.")
-        shares = self.shares.reindex(np.unique(np.asarray(qid))).fillna(0.0).to_numpy()
+        # Policies count queries in the order of their ids.
+        queries = np.unique(np.asarray(qid))
+        shares = self.shares.reindex(queries).fillna(0.0).to_numpy()
         if rankings:
+            # All other pages are served as before; sums of shares may be above 1 by rounding.
             rest = np.clip(1 - shares.sum(axis=1, keepdims=True), 0, 1)
             return MixturePolicy(np.hstack([rest, shares]))
         depth = len(self.precision)
@@ -311,8 +314,7 @@ def _plan_swaps(log, model, half_width, sessions):
     # Linear programs leave crumbs, which are no layouts to serve.
     kept = np.flatnonzero(shares > 1e-6)
     served = [layout[number] for number in kept]
-    moves_of_layout = [moves_of([1.0], [each], n_positions) for each in served]
-    lost_of_layout = whole - np.array([model.clicks(moves) for moves in moves_of_layout])
+    lost_of_layout = whole - np.array([_clicks_by_layout(model, each) for each in served])
     sessions_of_layout = needed * shares[kept]
     share_of_query = model.pages / model.sessions
     moves = moves_of(shares, layout, n_positions)
@@ -337,6 +339,11 @@ def _cheapest(model, layout, half_width, limits):
         if shares is not None:
             return shares
     return None
+
+
+def _clicks_by_layout(model, layout):
+    """Clicks per page if all pages have one layout."""
+    return model.clicks(moves_of([1.0], [layout], len(model.examination)))
 
 
 def _usual_layouts(n_positions):
@@ -427,6 +434,7 @@ def _no_plan(log, model, names, precision, layouts):
 
 def _plan(log, model, designs, whole, *, names, pages, lost, usual, note="", **rest):
     """The plan from (sessions, clicks lost per page) of designs, and its pages by query."""
+    # Of each design, clicks lost per page become those of all its sessions.
     table = pd.DataFrame(designs, index=["sessions", "clicks_lost"]).T
     table["clicks_lost_share"] = table["clicks_lost"] / whole
     table["clicks_lost"] *= table["sessions"]
@@ -540,7 +548,9 @@ class RankingTest:
 
     def _added(self, pages, sessions):
         """Times that so many sessions show each row: with pages of its ranking, and the others."""
-        rest = np.maximum(sessions * self.share - pages.sum(axis=1), 0) / self._n_logged
+        # Pages of no ranking are as in the log, which showed each row so often per page.
+        other_pages = np.maximum(sessions * self.share - pages.sum(axis=1), 0)
+        rest = other_pages / self._n_logged
         return pages.ravel()[self._key] + rest[self._key // 2] * self._shown
 
     def half_widths(self, pages: Floats, sessions: float = 0.0) -> tuple[float, float]:
@@ -585,7 +595,9 @@ class RankingTest:
         """Sessions of an A/B test whose mean clicks per page are compared."""
         clicks = self._sums(self._due)
         chance = self._sums(self._due * (1 - self._due))
-        variance = self.share @ (chance + (clicks - self.share @ clicks) ** 2)
+        # Chance of the clicks of a page, and what queries differ by.
+        apart = clicks - self.share @ clicks
+        variance = self.share @ (chance + apart**2)
         # Half of the sessions each, at the usual 95 %.
         return 2 * variance.sum() * (1.96 / half_width) ** 2
 
@@ -618,9 +630,11 @@ def read_model(log, k, propensity):
     place = log.slot_position[log.slot].astype(int) - 1
     inside = place < n
     cell = pair_codes(log.pair[log.row], place, n)[inside]
+    # Impressions and clicks of each document of a query (rows) by position (columns).
     n_cells = len(log.pair_query) * n
     shown = np.bincount(cell, log.weight[inside], n_cells).reshape(-1, n)
-    clicks = np.bincount(cell, (log.weight * log.rate)[inside], n_cells).reshape(-1, n)
+    clicks_of_row = (log.weight * log.rate)[inside]
+    clicks = np.bincount(cell, clicks_of_row, n_cells).reshape(-1, n)
     rate = clicks.sum(axis=0) / shown.sum(axis=0)
     if not rate.all():
         raise ValueError(
@@ -631,9 +645,11 @@ def read_model(log, k, propensity):
     if propensity is not None or read_role(log.X, "propensity", None) is not None:
         by_row, _ = propensities(propensity, log)
         # Means over impressions, relative to the first position.
-        by_slot = log.mean_by_position(np.asarray(by_row, dtype=float)[log.row])
+        given_of_rows = np.asarray(by_row, dtype=float)[log.row]
+        by_slot = log.mean_by_position(given_of_rows)
         _, first_slot = np.unique(log.slot_position, return_index=True)
         given = by_slot[first_slot][:n]
+        # NaN is not above 0, either.
         if not (given > 0).all():
             raise ValueError("A propensity is 0 or missing; expected numbers above 0.")
         given /= given[0]

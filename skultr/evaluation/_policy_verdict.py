@@ -27,10 +27,10 @@ def verdict_of(worth: Worth, names: tuple[str, str]) -> str:
     if worth.wins:
         winner, other = names if worth.gained_low > 0 else names[::-1]
         head = f"{winner} gets more than {other}"
+    share = worth.gained / worth.logged
     verdict = (
         f"{head}: {worth.value:.4g} per page (95 % interval {low:.4g} to {high:.4g}), which is "
-        f"{worth.gained / worth.logged:+.1%} of the clicks in the log, if "
-        f"{worth.method.assumption}."
+        f"{share:+.1%} of the clicks in the log, if {worth.method.assumption}."
     )
     if worth.method.bounds_unseen and worth.has_ends:
         verdict += (
@@ -46,6 +46,7 @@ def verdict_of(worth: Worth, names: tuple[str, str]) -> str:
 def doubt_before(worth: Worth) -> str:
     """Why the log has too little of what the rankings show, or contradicts the method."""
     doubt = _doubt_of_log(worth) or doubt_of_formula(worth)
+    # With a context, each of its values has a fit of its own.
     if not doubt and worth.log.context is None:
         doubt = _doubt_of_columns(worth.log, worth.contexts[0].table)
     return doubt
@@ -58,13 +59,16 @@ def doubt_of_formula(worth: Worth) -> str:
 
 def doubt_after(worth: Worth, names: tuple[str, str]) -> str:
     """Why the numbers do not decide."""
+    # Documents that were never shown decide who wins, unless both ends agree.
     if worth.is_agreed:
         return worth.method.doubt(worth)
+    low = worth.gained_low / worth.logged
+    high = worth.gained_high / worth.logged
+    first, second = names
     return (
         f"{1 - worth.support:.0%} of the clicks are at places of documents that the log never "
-        f"showed, so that {names[0]} gets from {worth.gained_low / worth.logged:+.1%} to "
-        f"{worth.gained_high / worth.logged:+.1%} of the clicks more than {names[1]}. Show these "
-        "documents on some pages"
+        f"showed, so that {first} gets from {low:+.1%} to {high:+.1%} of the clicks more than "
+        f"{second}. Show these documents on some pages"
     )
 
 

@@ -402,6 +402,7 @@ def _table_of(estimator):
     """The table of examination of a fitted model."""
     table = estimator
     if not isinstance(estimator, pd.DataFrame):
+        # The last step has the curve, and an earlier one may have recoded the factors.
         *before, model = steps_of(estimator)
         table = fitted_value(model, "examination_")
         if isinstance(table, pd.DataFrame) and not is_of_users(table):
@@ -457,6 +458,7 @@ def _common_factors(curves):
 
 def _falling(curve):
     """Ranks, and the curve in decreasing order, relative to its largest value."""
+    # Ranks count from 1, as the axis is logarithmic.
     rank = np.arange(1, len(curve) + 1)
     falling = np.sort(curve.to_numpy(dtype=float))[::-1]
     return rank, falling / curve.max()
@@ -472,6 +474,7 @@ def _errors(table, factors):
     """Standard errors of the log of examination; NaN where they are not known."""
     # Tables of a truth, or without errors, have none.
     known = table.get("standard_error", pd.Series(dtype=float))
+    # In the order of the curve, which may have other factors.
     return known.reindex(factors).to_numpy(dtype=float)
 
 

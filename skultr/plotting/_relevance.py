@@ -218,6 +218,7 @@ class EmbeddingDisplay(Display):
         return self
 
     def _draw_documents(self, documents, relevance, cmap):
+        # Few grades have a colour and a mean each; many are a scale.
         grades = np.unique(relevance)
         colors, norm, ticks = _colors(grades, cmap)
         # The best documents are the fewest, and are drawn last so that they are not hidden.
@@ -357,6 +358,7 @@ def _read_grades(X, relevance):
 
 def _embedding_model(estimator, X):
     """The fitted model inside searches and pipelines, and its input."""
+    # Steps before the model transform X.
     model, X = model_and_input(estimator, X)
     if not (hasattr(model, "relevance_embedding") and hasattr(model, "base_vectors")):
         raise TypeError(
@@ -465,6 +467,7 @@ class DebiasednessDisplay(Display):
             If X lacks a role or the column, no shown document is annotated, or no two documents
             share a grade.
         """
+        # The axis has the name of the column, unless the user gives another.
         if logging is not None:
             plot_params.setdefault("logging_name", logging)
         return cls.from_predictions(
