@@ -18,6 +18,7 @@ from .._base._sklearn import Interval, validate_params
 from .._base._typing import ArrayLike, Column, Estimator, Frame, RandomState
 from .._log._dataset import ClickDataset
 from .._log._roles import is_frame, read_column
+from ..exceptions import ClickDataWarning, warn_user
 from ..metrics._query_means import bootstrap, ratio_interval, ratio_of_sums
 from ..metrics._scorers import id_text
 from ..propensity._source import PROPENSITY_CONSTRAINT
@@ -32,6 +33,8 @@ from ._thresholds import FREQUENT, KEPT, LEAST_QUERIES
 
 #: Name of the clicks of the log, beside those of the judgments.
 CLICKS = "clicks"
+#: Names that no judgments can have, because columns beside their ratings have them.
+_TAKEN = {CLICKS, "qid", "doc", "impressions", "examinations"}
 #: The kind of all queries.
 _ALL = "all"
 
@@ -152,10 +155,15 @@ def compare_judgments(
     ------
     ValueError
         If a table lacks a column, gives one document two ratings or has infinite ones; X is there
-        without y, or without propensities; judgments are called "clicks" beside X; there is
-        nothing to compare; two sources share no query with two documents; ``baseline`` is none of
-        the judgments, or has no third party; or ``by`` is no column of X, differs within a query,
-        or lacks a query.
+        without y, or without propensities; judgments are called "clicks"; there is
+        nothing to compare; no two sources share a query with two documents; ``baseline`` is none
+        of the judgments, or has no third party; or ``by`` is no column of X, differs within a
+        query, or lacks a query.
+
+    Warns
+    -----
+    ClickDataWarning
+        If two of several sources share no such query; they are not compared.
 
     See Also
     --------
@@ -235,11 +243,10 @@ def compare_judgments(
     _check_baseline(sources, baseline)
     kinds = _kinds(by, X, sources)
     random = check_random_state(random_state)
-    # Each pair of sources, then each judge beside the baseline.
+    # Each pair of sources; then each judge beside the baseline.
     rows = []
     parts = []
-    for judge, reference in _pairs(sources, baseline):
-        queries = sources.queries(reference, [judge])
+    for judge, reference, queries in _shared_queries(sources, baseline):
         parts.append(_per_query(queries, judge, reference, kinds, 1 - confidence_level))
         for kind, part in _by_kind(queries, kinds):
             row = {"judge": judge, "reference": reference, "kind": kind}
@@ -248,13 +255,14 @@ def compare_judgments(
                 row |= _kappa(sources, judge, reference, part["qid"], confidence_level)
             rows.append(row)
     table = pd.DataFrame(rows, columns=_COLUMNS)
-    stand_ins = [
-        row
-        for judge, third in _third_parties(sources, baseline)
-        for row in _stand_in(sources, judge, baseline, third, kinds, confidence_level)
-    ]
-    stand_ins = pd.DataFrame(stand_ins, columns=_STAND_IN_COLUMNS)
     per_query = pd.concat(parts).sort_values("z", kind="stable", ignore_index=True)
+    rows = []
+    for judge, third in _third_parties(sources, baseline):
+        queries = sources.queries(third, [judge, baseline])
+        for kind, part in _by_kind(queries, kinds):
+            row = {"judge": judge, "reference": third, "kind": kind}
+            rows.append(row | _stand_in(part, judge, baseline, confidence_level))
+    stand_ins = pd.DataFrame(rows, columns=_STAND_IN_COLUMNS)
     return JudgmentComparison(table, per_query, stand_ins, baseline)
 
 
@@ -288,16 +296,13 @@ class _Sources:
         else:
             found = queries_by_judge(shared, judges, reference)
         # Queries that the reference does not order say nothing.
-        found = found[found["size"] > 0] if len(found) else found
-        if not len(found):
-            raise ValueError(_nothing_shared([*judges, reference]))
-        return found
+        return found[found["size"] > 0]
 
     def shared(self, names):
         """Documents that all of these sources have; the ratings of a judge under its name."""
         tables = []
         for name in names:
-            if name == CLICKS and self.clicks is not None:
+            if name == CLICKS:
                 tables.append(self.clicks)
             else:
                 tables.append(self.judges[name].rename(columns={"relevance": name}))
@@ -317,9 +322,9 @@ def _check_names(judgments, X):
     names = [*judgments]
     if not all(isinstance(name, str) for name in names):
         raise ValueError(f"judgments have the names {names}; expected texts.")
-    if X is not None and CLICKS in judgments:
+    if taken := _TAKEN & judgments.keys():
         raise ValueError(
-            f"judgments have the name {CLICKS!r}, which the clicks of X have; expected another."
+            f"judgments have the name {min(taken)!r}, which is taken; expected another."
         )
     if X is None and len(judgments) < 2:
         raise ValueError(
@@ -344,12 +349,26 @@ def _check_baseline(sources, baseline):
         )
 
 
-def _nothing_shared(names):
-    told = " and ".join(repr(name) for name in names)
-    return (
-        f"{told} share no query with two documents that the last one orders. Compare the spelling "
-        "of qid and doc in both (read_judgments(..., queries=) compares queries in lower case)."
-    )
+def _shared_queries(sources, baseline):
+    """Each judge and reference, with the queries that both have."""
+    found = []
+    lacking = []
+    for judge, reference in _pairs(sources, baseline):
+        queries = sources.queries(reference, [judge])
+        if len(queries):
+            found.append((judge, reference, queries))
+        else:
+            lacking.append(f"{judge!r} and {reference!r}")
+    if lacking:
+        message = (
+            f"{', '.join(lacking)} share no query with two documents that the latter orders. "
+            "Compare the spelling of qid and doc in both (read_judgments(..., queries=) compares "
+            "queries in lower case)."
+        )
+        if not found:
+            raise ValueError(message)
+        warn_user(message, ClickDataWarning)
+    return found
 
 
 def _pairs(sources, baseline):
@@ -520,31 +539,25 @@ def _per_query(queries, judge, reference, kinds, level):
     return table
 
 
-def _stand_in(sources, judge, baseline, third, kinds, level):
-    """What a judge keeps of the baseline's agreement with a third party, by kind of query."""
-    queries = sources.queries(third, [judge, baseline])
-    for kind, part in _by_kind(queries, kinds):
-        lead = part["lead", judge].to_numpy()
-        full = part["lead", baseline].to_numpy()
-        quantile = student.isf((1 - level) / 2, max(len(part) - 1, 1))
-        # A baseline that hardly agrees itself leaves the ratio open.
-        lower, upper = ratio_interval(lead, full, quantile, np.inf)
-        if full.sum() <= 0:
-            lower = -np.inf
-            upper = np.inf
-        may = lower >= KEPT.value
-        may_not = upper < KEPT.value
-        verdict = np.select([may, may_not], ["may stand in", "may not"], "cannot tell")
-        yield {
-            "judge": judge,
-            "reference": third,
-            "kind": kind,
-            "n_queries": len(part),
-            "kept": lead.sum() / full.sum() if full.sum() > 0 else np.nan,
-            "lower": lower,
-            "upper": upper,
-            "verdict": str(verdict),
-        }
+def _stand_in(queries, judge, baseline, level):
+    """What a judge keeps of the baseline's agreement with a third party, and the verdict."""
+    found = {"n_queries": len(queries), "verdict": "cannot tell"}
+    if not len(queries):
+        return found
+    lead = queries["lead", judge].to_numpy()
+    full = queries["lead", baseline].to_numpy()
+    # Without agreement of the baseline there is nothing to keep.
+    if full.sum() <= 0:
+        return found
+    quantile = student.isf((1 - level) / 2, max(len(queries) - 1, 1))
+    # A baseline that hardly agrees itself leaves the ratio open.
+    lower, upper = ratio_interval(lead, full, quantile, np.inf)
+    found |= {"kept": lead.sum() / full.sum(), "lower": lower, "upper": upper}
+    if lower >= KEPT.value:
+        found["verdict"] = "may stand in"
+    elif upper < KEPT.value:
+        found["verdict"] = "may not"
+    return found
 
 
 # In words -----------------------------------------------------------------------------

@@ -179,7 +179,7 @@ def queries_by_clicks(
         by_clicks = weight * _orders_by_other_clicks(clicks, columns["impressions"], rate)
         row["lead", "clicks"] = rate @ by_clicks.sum(axis=1)
         found.append(row)
-    return pd.DataFrame(found)
+    return _table_of_queries(found)
 
 
 def queries_by_judge(shared: pd.DataFrame, judges: list[str], reference: str) -> pd.DataFrame:
@@ -196,7 +196,12 @@ def queries_by_judge(shared: pd.DataFrame, judges: list[str], reference: str) ->
             row["lead", judge] = alike.sum() / max(n_ordered, 1)
             row["z", judge] = _kendall_z(given, rating)
         found.append(row)
-    return pd.DataFrame(found)
+    return _table_of_queries(found)
+
+
+def _table_of_queries(rows):
+    """One row per query, with its columns also if there is none."""
+    return pd.DataFrame(rows) if rows else pd.DataFrame(columns=["qid", "n_docs", "size"])
 
 
 def _kendall_z(some, others):

@@ -12,6 +12,7 @@ from skultr import ClickDataset
 from skultr.click_models import PBMModel
 from skultr.evaluation import compare_judgments
 from skultr.evaluation._judged_pairs import PairWeights, queries_by_clicks
+from skultr.exceptions import ClickDataWarning
 from skultr.propensity import InterventionHarvesting
 
 EXAMINATION = 1 / np.arange(1, 11)
@@ -295,7 +296,7 @@ ONE = pd.DataFrame({"qid": 1, "doc": [1, 2], "relevance": [0, 1]})
         ({}, {}, "without a table"),
         ("table", {}, "is a str without a table"),
         ({1: ONE}, {}, r"names \[1\]; expected texts"),
-        ({"clicks": ONE}, {}, "which the clicks of X have"),
+        ({"clicks": ONE}, {}, "'clicks', which is taken"),
         ({"a": [1, 2]}, {}, "'a' are a list; expected a frame"),
         ({"a": ONE.drop(columns="doc")}, {}, r"Missing: \['doc'\]"),
         ({"a": ONE.assign(relevance=np.inf)}, {}, "infinite rating"),
@@ -313,6 +314,20 @@ def test_bad_input_is_named(judgments, settings, message):
     world = World(n_queries=3)
     with pytest.raises(ValueError, match=message):
         world.compare(judgments, **settings)
+
+
+def test_raters_who_share_no_document_are_told():
+    world = World(n_queries=40)
+    first = world.judge(noise=0.5)
+    judgments = {name: world.judge(noise=0.5) for name in ("anna", "boris")}
+    judgments["anna"] = first[first["qid"] < 20]
+    judgments["chris"] = first[first["qid"] >= 20]
+    with pytest.warns(ClickDataWarning, match="'chris' and 'anna' share no query"):
+        found = compare_judgments(judgments, baseline="anna", n_resamples=99)
+    pairs = found.table[["judge", "reference"]].apply(tuple, axis=1)
+    assert {*pairs} == {("boris", "anna"), ("chris", "boris")}
+    assert (found.stand_ins["verdict"] == "cannot tell").all()
+    assert (found.stand_ins["n_queries"] == 0).all()
 
 
 def test_judgments_alone_need_each_other():
