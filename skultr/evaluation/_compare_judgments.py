@@ -194,7 +194,8 @@ def compare_judgments(
     *Intervals* are bootstrap-t intervals over queries of the ratio of sums. Below 10 queries of
     equal weight there is none. They do not have the error of examination.
 
-    *Queries.* With clicks, z is the numerator over its standard error for Poisson clicks; between
+    *Queries.* With clicks, z is the numerator over its standard error for Poisson clicks, which
+    takes impressions to be independent: users who repeat their clicks make it too large. Between
     judges it is that of Kendall's test. ``p_adjusted`` bounds the expected share of wrong verdicts
     (Benjamini & Hochberg).
 
