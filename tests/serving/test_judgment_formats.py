@@ -56,6 +56,12 @@ def test_both_importers_read_our_table(doubled):
     assert {(query, doc): float(rating) for query, doc, rating in read} == pairs_of(JUDGED)
 
 
+def test_quotes_reach_dashboards_and_quepid_drops_them():
+    line = export_judgments(JUDGED.head(1).assign(qid='12" tv'), "quepid").splitlines()[1]
+    assert fields_of(line, doubled=True) == ['12" tv', "B01", "3"]
+    assert fields_of(line, doubled=False) == ["12 tv", "B01", "3"]
+
+
 def test_the_plugin_imports_our_body():
     """Ratings are lists of a text ``docId`` that is not empty and a number, or the text of one."""
     body = json.loads(export_judgments(JUDGED, "opensearch"))
