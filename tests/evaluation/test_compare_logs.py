@@ -487,6 +487,26 @@ def test_a_log_in_one_order_is_an_alarm_after_one_that_moved(logs):
     assert row_of(back, "connected")["verdict"] == "no relevant change"
 
 
+@pytest.mark.parametrize(("apart", "verdict"), [(0.04, "no relevant change"), (0.06, "alarm")])
+def test_a_twentieth_of_the_impressions_that_nothing_compares_is_an_alarm(apart, verdict):
+    """Documents 0 and 1 have both orders; the third one is moved to the top in the old log only."""
+    both = pd.DataFrame(
+        {
+            "qid": 0,
+            "doc": [0, 1, 0, 1],
+            "position": [1, 2, 2, 1],
+            "impressions": 1000 * (1 - apart),
+        }
+    )
+    third = pd.DataFrame({"qid": 0, "doc": 2, "position": [1, 3], "impressions": 2000 * apart})
+    old = pd.concat([both, third]).assign(click=0.3)
+    alone = third.assign(position=3)
+    new = pd.concat([both, alone]).assign(click=0.3)
+    row = row_of(compare_logs(old, new), "connected")
+    assert_allclose([row["old"], row["new"]], [1, 1 - apart])
+    assert row["verdict"] == verdict
+
+
 # Logs -----------------------------------------------------------------------------------
 @pytest.mark.parametrize("convert", [pl.from_pandas, pa.Table.from_pandas])
 def test_kinds_of_frames_give_one_table(logs, convert):
