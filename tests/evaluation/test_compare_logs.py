@@ -489,7 +489,7 @@ def test_a_log_in_one_order_is_an_alarm_after_one_that_moved(logs):
 
 @pytest.mark.parametrize(("apart", "verdict"), [(0.04, "no relevant change"), (0.06, "alarm")])
 def test_a_twentieth_of_the_impressions_that_nothing_compares_is_an_alarm(apart, verdict):
-    """Documents 0 and 1 have both orders; the third one is moved to the top in the old log only."""
+    """Documents 0 and 1 have both orders; the third one is at the top in the old log only."""
     both = pd.DataFrame(
         {
             "qid": 0,
