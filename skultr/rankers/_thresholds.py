@@ -59,9 +59,9 @@ WIDE_INTERVAL = Threshold(
     "choice",
 )
 NO_SCALE = Threshold(
-    0.001,
+    0.01,
     "scale of CLDRanker, as a share of the deviation of labels, below which it warns",
-    "an estimate of 0 ends near 0, and without a scale gamma corrects nothing",
+    "gamma then corrects hardly anything; estimates of 0 end between 0 and 0.001, by chance",
     "choice",
 )
 SAME_AS_PRODUCTION = Threshold(

@@ -337,6 +337,13 @@ def test_clicks_without_an_impression(tmp_path):
     assert fates(report)["its document was not shown"] == 3
 
 
+def test_a_click_with_the_ordinal_of_the_first_place_is_another_ordinal_too(tmp_path):
+    records = [search("q0", "x"), *page("a", "b"), event("click", "b", 1), *other_pages()]
+    log, report = read(records, tmp_path)
+    assert rows_of(log) == {"a": 1, "b": 2}
+    assert "1 click (or outcomes) with another ordinal" in report.summary()
+
+
 def test_clicks_do_not_bring_back_impressions_that_were_left_out(tmp_path):
     records = [search("q0", "x", query_response_hit_ids=["a"]), *page("a", "b"), *other_pages(2)]
     records += [event("impression", "c", 2), event("click", "c", 2)]

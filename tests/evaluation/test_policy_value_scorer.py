@@ -24,7 +24,7 @@ from skultr.propensity import PowerLawPropensity
 
 from .._worlds import Linear
 
-EXAMINATION = np.array([0.9, 0.6, 0.3])
+EXAMINATION = 0.9 / np.arange(1, 4)  # a power law, so that one can be fitted, too
 ROLES = ["qid", "session", "doc", "position", "impressions"]
 
 

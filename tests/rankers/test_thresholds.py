@@ -98,7 +98,7 @@ def test_a_feature_that_is_nearly_the_score_of_production_is_taken_for_it(noise,
         assert _has_feature_like(features, served) == is_same
 
 
-@pytest.mark.parametrize(("share", "n_told"), [(0.0009, 1), (0.0011, 0)])
+@pytest.mark.parametrize(("share", "n_told"), [(0.009, 1), (0.011, 0)])
 def test_a_scale_of_nearly_nothing_is_told(share, n_told, recwarn):
     ranker = CLDRanker(loss="pointwise", hidden_layer_sizes=())
     ranker.gamma_ = 0.2
