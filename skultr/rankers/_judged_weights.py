@@ -121,15 +121,15 @@ class ClicksAndGrades(FreeEffects):
         _, _, click_unit = clicks.mix(clicks.scores @ share[:, None])
         mixed = held_out.scores @ share[:, None]
         grade_unit = grades.best_weights(mixed, np.zeros(len(mixed)))
-        # 2. Judged documents are rows behind those of the log, under a bias factor of their own.
+        # 2. Judged documents are rows behind those of the log. All have one bias factor, whose
+        # effect is then that of their list, and changes nothing.
         n_rows = len(clicks.scores)
         self.scores = np.vstack([clicks.scores * click_unit, held_out.scores * grade_unit])
         self.choice = _joined(clicks.choice, grades, n_rows)
-        no_effect = np.zeros(len(query))
-        self.log_examination = np.concatenate([clicks.log_examination, no_effect])
-        own_factor = np.full(len(query), clicks.n_factors)
-        self.bias = np.concatenate([clicks.bias, own_factor])
-        self.n_factors = clicks.n_factors + 1
+        nothing = np.zeros(len(query), dtype=int)
+        self.log_examination = np.append(clicks.log_examination, nothing)
+        self.bias = np.append(clicks.bias, nothing)
+        self.n_factors = clicks.n_factors
         query_of_grades = query[grades.rows[grades.starts]]
         queries = np.concatenate([clicks.query_of_list, query_of_grades])
         self._query = np.unique(queries, return_inverse=True)[1]
