@@ -50,6 +50,11 @@ if TYPE_CHECKING:
 
 #: Name of the member that is the score of the production ranker: that of its role.
 _PRODUCTION = "production"
+#: Standard deviation of a weight before clicks are seen, as a share of its mean: without
+#: judgments, and with them. Judgments may be excellent or worthless, so that weights must move
+#: more: with three quarters, wrong ones cost less than with a half.
+_SPREAD = 0.5
+_SPREAD_OF_JUDGED = 0.75
 #: Name of the member that learns from judgments.
 _JUDGED = "judged"
 
@@ -90,9 +95,9 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
     learn from the judgments alone (:ref:`judgments_beside_clicks`). Held-out clicks and held-out
     judgments together choose the weights, also without the role ``production``, because judgments
     do not depend on what was shown. Before any of both is seen, this member has half of the
-    weight, and the others share the rest as without judgments. A document of the best grade
-    counts as much as a click. Fifty judged queries are enough; judgments that are wrong lose
-    their weight.
+    weight, and the others, production among them, share the rest alike. Clicks and judgments
+    count as much as the queries of each agree. Each weight may move by three quarters of its
+    value. Judgments that are wrong lose weight.
 
     Parameters
     ----------
@@ -467,6 +472,8 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
             unconfirmed = _with_production(weights, UNCONFIRMED.value)
             weights = _with_production(weights, SHARE_OF_PRODUCTION.value)
         if teacher is not None:
+            # Judgments know better than a guess how good production is.
+            weights = np.full(len(weights), 1 / len(weights))
             unconfirmed = _with_judged(unconfirmed, len(rankers))
             weights = _with_judged(weights, len(rankers))
         if log.production is not None or teacher is not None:
@@ -476,7 +483,8 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
                 prior = weights
                 clicks, evidence = self._held_out(log, rankers, part, teacher, random, prior)
                 losses = [loss.sum() for loss in clicks.losses()]
-                weights, error = likeliest_weights(evidence, prior, unconfirmed)
+                spread = _SPREAD if teacher is None else _SPREAD_OF_JUDGED
+                weights, error = likeliest_weights(evidence, prior, unconfirmed, spread)
                 if log.production is not None:
                     weights, error = _bounded(weights, error, prior)
         self.weights_ = pd.DataFrame(

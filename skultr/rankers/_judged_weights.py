@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._base._typing import Floats, Ints
+from .._log._segments import TINY
 from .._models._free_effects import FreeEffects
 from .._models._solve import GroupedLogit
 from ._candidates import ROUNDING_OF_DOUBLE, candidates_of, standardized
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 #: Parts of the judged queries. They are few: with two, the member that is weighed would have
 #: learned from half of what the member that predicts has.
 _FOLDS = 5
+#: Largest power of the likelihood of grades: in simulated logs it was 2 to 5, and queries whose
+#: grades agree by chance must not outweigh all clicks.
+_MOST_POWER = 10.0
 
 
 class HeldOutGrades(NamedTuple):
@@ -105,44 +109,70 @@ def with_production(held_out: HeldOutGrades, production: Floats) -> HeldOutGrade
 
 
 class ClicksAndGrades(FreeEffects):
-    """Clicks and grades explained by scores, each in units of its own.
+    """Clicks and grades explained by scores, each in a unit and with a weight of its own.
 
     Grades are clicks of a list without bias: the likelihood of a judged query is
-    :math:`\\prod_i \\mathrm{softmax}(a \\sum_m w_m z_m)_i^{g_i}`, with grades from 0 to 1, so that
-    one document of the best grade counts as one click. Users and judges do not follow scores
-    equally closely: scores are given in the unit in which the mixture ``share`` explains clicks
-    best, and those of judged documents in the unit in which it explains grades best.
+    :math:`\\prod_i \\mathrm{softmax}(a \\sum_m w_m z_m)_i^{g_i}`. Users and judges do not follow
+    scores equally closely: scores are given in the unit in which the mixture ``share`` explains
+    clicks best, and those of judged documents in the unit in which it explains grades best. Nor
+    are they equally sure: a thousand clicks of one query may agree on what is true of it alone,
+    and grades vary less than clicks. Both likelihoods get the power with which their information
+    is what the differences between queries say.
     """
 
     def __init__(self, clicks: FreeEffects, held_out: HeldOutGrades, share: Floats) -> None:
         query = held_out.query
         grades = GroupedLogit.from_rows(np.unique(query, return_inverse=True)[1], held_out.grades)
-        # 1. The unit of each.
-        _, _, click_unit = clicks.mix(clicks.scores @ share[:, None])
+        query_of_grades = query[grades.rows[grades.starts]]
+        # 1. The unit and the power of each.
+        logits, _, click_unit = clicks.mix(clicks.scores @ share[:, None])
         mixed = held_out.scores @ share[:, None]
         grade_unit = grades.best_weights(mixed, np.zeros(len(mixed)))
+        power = _power(clicks.choice, clicks.scores, logits, clicks.query_of_list)
+        # Clicks are at most draws of their own.
+        power = min(power, 1.0)
+        grade_power = _power(grades, held_out.scores, mixed @ grade_unit, query_of_grades)
+        grade_power = min(grade_power, _MOST_POWER)
         # 2. Judged documents are rows behind those of the log. All have one bias factor, whose
         # effect is then that of their list, and changes nothing.
         n_rows = len(clicks.scores)
         self.scores = np.vstack([clicks.scores * click_unit, held_out.scores * grade_unit])
-        self.choice = _joined(clicks.choice, grades, n_rows)
+        self.choice = _joined(clicks.choice, power, grades, grade_power, n_rows)
         nothing = np.zeros(len(query), dtype=int)
         self.log_examination = np.append(clicks.log_examination, nothing)
         self.bias = np.append(clicks.bias, nothing)
         self.n_factors = clicks.n_factors
-        query_of_grades = query[grades.rows[grades.starts]]
         queries = np.concatenate([clicks.query_of_list, query_of_grades])
         self._query = np.unique(queries, return_inverse=True)[1]
 
 
-def _joined(clicks, grades, n_rows):
+def _power(choice, scores, logits, query):
+    """Power of a likelihood with which it tells as much of weights as its queries agree on.
+
+    The information about the weights of all scores, over the sum of squares of the gradients of
+    the queries, which is as large where a query is as many draws as it has clicks (or grades).
+    """
+    shares = choice.shares(logits)
+    expected = choice.expected(shares)
+    columns = scores[choice.rows]
+    mean = np.add.reduceat(shares[:, None] * columns, choice.starts)
+    columns = columns - mean[choice.list_]
+    information = np.sum(expected[:, None] * columns**2)
+    by_list = np.add.reduceat((choice.clicks - expected)[:, None] * columns, choice.starts)
+    _, code = np.unique(query, return_inverse=True)
+    gradients = np.zeros((code.max() + 1, scores.shape[1]))
+    np.add.at(gradients, code, by_list)
+    return information / max(np.sum(gradients**2), TINY)
+
+
+def _joined(clicks, power, grades, grade_power, n_rows):
     """The lists with clicks and those with grades, whose rows follow the ``n_rows`` of the log."""
     pairs = [
         (clicks.rows, grades.rows + n_rows),
         (clicks.list_, grades.list_ + len(clicks.total)),
         (clicks.starts, grades.starts + len(clicks.rows)),
-        (clicks.clicks, grades.clicks),
-        (clicks.total, grades.total),
+        (power * clicks.clicks, grade_power * grades.clicks),
+        (power * clicks.total, grade_power * grades.total),
         (clicks.offset, np.zeros(len(grades.rows))),
     ]
     return GroupedLogit(*map(np.concatenate, pairs))

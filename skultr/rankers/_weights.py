@@ -96,13 +96,14 @@ def parts_of_queries(log: ClickLog, n_parts: int, random: np.random.RandomState)
 
 
 def likeliest_weights(
-    held_out: FreeEffects, share: Floats, unconfirmed: Floats
+    held_out: FreeEffects, share: Floats, unconfirmed: Floats, spread: float = 0.5
 ) -> tuple[Floats, Floats]:
     """Weights that sum to 1 and their standard errors over queries, each (n_members,).
 
     The most likely ones given a normal prior around ``share``, in units of the factor with which
     this mixture fits best, so that few clicks leave the mixture as it is. Where this factor is 0,
-    ``unconfirmed`` takes the place of ``share``.
+    ``unconfirmed`` takes the place of ``share``. Before the clicks are seen, the standard
+    deviation of a weight is ``spread`` of its mean.
     """
     scores = held_out.scores
     # The mixture of the prior as one column, whose weight is the factor.
@@ -115,8 +116,7 @@ def likeliest_weights(
         scale = least
         share = unconfirmed
     # Strength: one over the variance of the prior.
-    # Standard deviation of a weight as a share of its mean, before the clicks are seen.
-    strength = (0.5 * scale * share) ** -2
+    strength = (spread * scale * share) ** -2
     logits, _, weights = held_out.mix(scores, scale * share, strength)
     errors = _errors_of_shares(held_out, logits, weights, strength)
     return weights / weights.sum(), errors

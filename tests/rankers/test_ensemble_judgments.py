@@ -85,7 +85,7 @@ def test_judgments_at_random_lose_their_weight():
     rng = np.random.default_rng(0)
     wrong = JUDGED.assign(relevance=rng.permutation(JUDGED["relevance"]))
     right = fitted(JUDGED).weights_["weight"]
-    assert fitted(wrong).weights_.loc["judged", "weight"] < right["judged"] / 2
+    assert fitted(wrong).weights_.loc["judged", "weight"] < right["judged"] - 0.2
 
 
 def test_held_out_grades_choose_weights_and_not_clicks_alone(monkeypatch):
