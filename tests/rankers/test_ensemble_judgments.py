@@ -359,3 +359,14 @@ def test_a_search_passes_the_whole_table_to_each_fold(routing, monkeypatch):
         warnings.simplefilter("ignore")
         search.fit(log, CLICKS, judgments=JUDGED)
     assert rows == [len(JUDGED)] * 3
+
+
+def test_a_pipeline_transforms_judgments_with_features_if_it_is_told_to():
+    steps = OnFeatures(StandardScaler()).fit(LOG)
+    expected = fitted(steps.transform(JUDGED), steps.transform(LOG))
+    ranker = EnsembleRanker(MEMBERS, random_state=0)
+    pipeline = make_pipeline(clone(steps), ranker, transform_input=["judgments"])
+    with sklearn.config_context(enable_metadata_routing=True), warnings.catch_warnings():
+        warnings.simplefilter("ignore", AssumptionWarning)
+        pipeline.fit(LOG, CLICKS, judgments=JUDGED)
+    np.testing.assert_allclose(pipeline[-1].weights_, expected.weights_, rtol=1e-6)
