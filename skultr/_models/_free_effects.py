@@ -25,8 +25,9 @@ class FreeEffects:
         self.log_examination = np.log(np.maximum(log.propensity, TINY))
         self.bias = log.bias
         self.n_factors = len(log.bias_values)
-        query = log.query[self.choice.rows[self.choice.starts]]
-        self._query = np.unique(query, return_inverse=True)[1]
+        #: Code in the log of the query of each list with a click, shape (n_lists,).
+        self.query_of_list = log.query[self.choice.rows[self.choice.starts]]
+        self._query = np.unique(self.query_of_list, return_inverse=True)[1]
 
     def losses(self) -> list[Floats]:
         """Loss per click of each score alone, with its best weight, divided by query."""

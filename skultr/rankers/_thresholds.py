@@ -34,6 +34,12 @@ UNCONFIRMED = Threshold(
     "the other weights would be guesses",
     "robustness",
 )
+SHARE_OF_JUDGED = Threshold(
+    0.5,
+    "weight of the member that learns from judgments before clicks and judgments are seen",
+    "of a quarter to three fifths, a half was best with right judgments and lost least with wrong",
+    "judged",
+)
 MOST = Threshold(
     0.9,
     "largest weight of production",
