@@ -5,6 +5,8 @@ and ``size`` are the sums of each cluster, whose ratio is asked for."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pandas as pd
 from scipy import stats
@@ -141,12 +143,7 @@ def _resampled_t(centred, n_resamples, rng):
     """Means of resamples of rows whose means are 0, with standard errors of 1, over their own."""
     n = len(centred)
     parts = []
-    for size in progress(_batches(n_resamples, n), "batch of resamples"):
-        # How often each row was drawn, by one count of all resamples.
-        drawn = rng.randint(n, size=(size, n))
-        cell = drawn + n * np.arange(size)[:, None]
-        counts = np.bincount(cell.ravel(), minlength=size * n)
-        counts = counts.reshape(size, n).astype(float)
+    for counts in resampled_counts(n, n_resamples, rng):
         mean = counts @ centred / n
         spread = counts @ centred**2 / n - mean**2
         variance = np.maximum(spread, 0) / (n - 1)
@@ -154,6 +151,16 @@ def _resampled_t(centred, n_resamples, rng):
         # many ties a resample may have none, and would have no variance.
         parts.append(mean / np.sqrt((n * variance + 1) / (n + 1)))
     return np.concatenate(parts)
+
+
+def resampled_counts(n: int, n_resamples: int, rng: np.random.RandomState) -> Iterator[Floats]:
+    """How often each of n rows was drawn, (n_resamples of a batch, n)."""
+    for size in progress(_batches(n_resamples, n), "batch of resamples"):
+        drawn = rng.randint(n, size=(size, n))
+        # One count of all resamples.
+        cell = drawn + n * np.arange(size)[:, None]
+        counts = np.bincount(cell.ravel(), minlength=size * n)
+        yield counts.reshape(size, n).astype(float)
 
 
 def _batches(n_resamples, n_queries):

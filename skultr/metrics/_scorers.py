@@ -17,7 +17,7 @@ from sklearn.utils.metadata_routing import MetadataRequest, get_routing_for_obje
 
 from .._base._shared_text import with_shared_text
 from .._base._sklearn import validate_parameter_constraints, validate_params
-from .._base._typing import ArrayLike, Column, Floats, Predictor, Table
+from .._base._typing import ArrayLike, Column, Floats, Ints, Predictor, Table
 from .._log._lost_roles import refuse_lost_queries
 from .._log._reader import Rows, features_of, pairs_of_codes, read
 from .._log._roles import (
@@ -30,7 +30,9 @@ from .._log._roles import (
 )
 from .._log._segments import as_array, encode
 from .._log._units import warn_of_units
+from ._judged_documents import JudgedDocuments, take_judge
 from ._ranking import RANKING_METRICS, as_numbers
+from ._two_judges import mean_by_two_judges
 
 #: What to do with clicks where annotation is expected.
 BY_CLICKS = (
@@ -89,6 +91,9 @@ class Scorer:
 
     def __repr__(self) -> str:
         given = dict(vars(self))
+        # Most have one judge.
+        if given.get("judge", "") is None:
+            del given["judge"]
         # Options of a metric are shown as the parameters they were.
         given |= given.pop("options", {})
         # The metric is passed by position.
@@ -116,6 +121,11 @@ class RankingScorer(Scorer):
         :func:`precision_score`.
     k : int, default=10
         Ranks that count; None for all.
+    judge : str, default=None
+        Column of X with the cheap labels of a second judge, of (nearly) all queries; ``relevance``
+        then holds the trusted labels of some. The estimator must not learn from this column: in a
+        search, call it ``outcome_...``, a name that is never a feature, or pass the labels as the
+        metadata ``judge``.
     **options
         Further keywords of that function: ``gain``, ``ties``, ``no_relevant``, ``threshold``,
         ``max_grade``. Pass ``max_grade`` with "err" in a cross-validation, because by default
@@ -126,7 +136,19 @@ class RankingScorer(Scorer):
     ValueError
         By the constructor: if there is no such metric, or it has no such option. When called: if
         X has no ``relevance`` or no ``qid``, if no row is annotated, or if rows of one document
-        differ in relevance.
+        differ in relevance; if the judge's labels are negative, infinite or the clicks, or are of
+        no query with trusted labels, or if the estimator learned from their column.
+
+    Notes
+    -----
+    *Two judges.* The score is the mean metric of trusted queries, less a weight times what the
+    judge's metric of these queries is above that of all, as in
+    :func:`~skultr.evaluation.compare_rankers`. Here the weight depends on the labels alone: it is
+    how far the judge's metric of random rankings follows the trusted one within queries. A weight
+    tuned for each candidate would add its error to the differences between candidates. With 10 or
+    20 trusted queries of 500, differences of two candidates erred by .65 to .92 of what the
+    trusted labels alone err, and with a weight of each candidate's own by .73 to 1.00
+    (``benchmarks/studies/two_judges.py``).
 
     Examples
     --------
@@ -139,13 +161,14 @@ class RankingScorer(Scorer):
     0.5
     """
 
-    _roles = ("qid", "relevance", "doc")
+    _roles = ("qid", "relevance", "doc", "judge")
 
     def __init__(
         self,
         metric: Literal["ap", "dcg", "err", "ndcg", "precision", "rr"] = "ndcg",
         *,
         k: int | None = 10,
+        judge: str | None = None,
         **options: Any,
     ) -> None:
         if metric not in RANKING_METRICS:
@@ -165,8 +188,14 @@ class RankingScorer(Scorer):
                 f"A scorer returns one number, got k={k!r}; expected an int or None. Use several "
                 "scorers: scoring={'ndcg@5': RankingScorer(k=5), 'ndcg@10': RankingScorer()}."
             )
+        if not isinstance(judge, str | None):
+            raise TypeError(
+                f"judge is of type {type(judge).__name__}; expected the name of a column of X. "
+                "Labels that are no column are passed when the scorer is called."
+            )
         self.metric = metric
         self.k = k
+        self.judge = judge
         self.options = options
 
     @describes_a_scorer
@@ -179,6 +208,7 @@ class RankingScorer(Scorer):
         qid: Column | None = None,
         relevance: Column | None = None,
         doc: Column | None = None,
+        judge: Column | None = None,
     ) -> float:
         """Mean metric over the queries of X; greater is better.
 
@@ -190,19 +220,51 @@ class RankingScorer(Scorer):
             Clicks are not relevance.
         qid, relevance, doc : array-like of shape (n_rows,), default=None
             Roles as keywords; they take precedence over columns.
+        judge : array-like of shape (n_rows,), default=None
+            Labels of a second judge, in place of those of a column.
 
         Returns
         -------
         score : float
         """
-        documents = AnnotatedDocuments(
-            X, {"qid": qid, "doc": doc, "relevance": relevance}, caller="RankingScorer"
-        )
+        labels = None
+        given = self.judge if judge is None else judge
+        if given is not None:
+            _refuse_judge_as_feature(estimator, given)
+            X, labels = take_judge(X, given)
+        roles = {"qid": qid, "doc": doc, "relevance": relevance}
+        documents = AnnotatedDocuments(X, roles, caller="RankingScorer")
         score = documents.scores(estimator, "the estimator")
         # Never an error: a search drops a candidate that orders nothing by its value.
         warn_of_units("scores", *documents.to_order(score), "The estimator")
-        return RANKING_METRICS[self.metric](
+        mean = RANKING_METRICS[self.metric](
             documents.relevance, score, qid=documents.qid, k=self.k, **self.options
+        )
+        # An undefined mean was warned of, and no judge helps it.
+        if labels is None or np.isnan(mean):
+            return mean
+        roles["relevance"] = labels
+        cheap = AnnotatedDocuments(X, roles, caller="RankingScorer", called="judge's label")
+        are_given = not hasattr(estimator, "predict")
+        judged_score = cheap.of_documents(documents.row_scores, "the estimator", are_given)
+        value, _ = metric_by_query(self.metric, self.k, self.options)
+        both = JudgedDocuments(documents, cheap)
+        queries = both.judged(
+            value(documents, score).to_frame(), value(cheap, judged_score).to_frame()
+        )
+        return mean_by_two_judges(queries, *both.random_rankings(value))
+
+
+def _refuse_judge_as_feature(estimator, judge):
+    """An error if the estimator was fitted with the judge's column among its features."""
+    # The first step of a pipeline may choose columns.
+    names = [] if isinstance(estimator, Pipeline) else getattr(estimator, "feature_names_in_", [])
+    if isinstance(judge, str) and judge in [*names]:
+        raise ValueError(
+            f"The estimator learned from the column {judge!r}, which holds the judge's labels; "
+            "expected it to know nothing of the judge. Drop the column before fit. In a search, "
+            f"call it 'outcome_{judge}', which is never a feature, or pass its values as the "
+            "metadata 'judge'."
         )
 
 
@@ -220,6 +282,7 @@ class AnnotatedDocuments:
         *,
         caller: str,
         sample_weight: Column | None = None,
+        called: str = "relevance",
     ) -> None:
         purposes = {
             "qid": "to say which query a row belongs to",
@@ -253,7 +316,7 @@ class AnnotatedDocuments:
         self._document = self._code[place_in_seen]
         first = self._first(
             relevance,
-            "with the relevance",
+            f"with the {called}",
             f"annotation per document, and clicks are none: {BY_CLICKS}",
         )
         self.rows = self._annotated[first]
@@ -278,10 +341,19 @@ class AnnotatedDocuments:
         seen = [column[self._seen] for column in columns]
         return function(*seen, self._code)[..., self._own]
 
+    def code_of(self, rows: Ints) -> Ints:
+        """Code of the document of each row; -1 in queries without annotation."""
+        place = np.searchsorted(self._seen, rows)
+        place = np.minimum(place, len(self._seen) - 1)
+        return np.where(self._seen[place] == rows, self._code[place], -1)
+
     def scores(self, ranker: Predictor | Column | str, name: str) -> Floats:
         """One score per document, by a fitted ranker or from scores of the rows of X."""
-        scores = scores_of_rows(ranker, self._X, self.read, name)
-        self.row_scores = scores
+        self.row_scores = scores_of_rows(ranker, self._X, self.read, name)
+        return self.of_documents(self.row_scores, name, not hasattr(ranker, "predict"))
+
+    def of_documents(self, scores: Floats, name: str, are_given: bool) -> Floats:
+        """One score per document, from those of the rows, which are equal if they are given."""
         missing = np.isnan(scores[self.rows])
         if missing.any():
             raise ValueError(
@@ -289,7 +361,7 @@ class AnnotatedDocuments:
                 f"documents, first in row {self.rows[missing.argmax()]}; expected a score for "
                 "each annotated document."
             )
-        if not hasattr(ranker, "predict"):
+        if are_given:
             self._first(
                 scores,
                 f"and {name} gives them the scores",

@@ -1,5 +1,6 @@
 """Each number that decides something, on both sides."""
 
+import warnings
 from types import SimpleNamespace
 
 import numpy as np
@@ -24,6 +25,7 @@ from skultr.evaluation._policy_methods import (
     _doubt_of_pages,
     doubt_of_method,
 )
+from skultr.evaluation._second_judge import _warn_unless_drawn_at_random
 
 
 def _pages(n_queries=20, n_pages=20, swapped=10, **columns):
@@ -257,3 +259,12 @@ def test_frequent_queries_have_half_of_the_impressions(first, n_frequent):
     judged = log[["qid", "doc"]].assign(relevance=[0, 1] * 3)
     found = compare_judgments(judged, log, [0.5, 0.4] * 3, propensity=[1.0, 1.0], n_resamples=9)
     assert (found.per_query["kind"] == "frequent").sum() == n_frequent
+
+
+# Two judges -------------------------------------------------------------------------------------
+@pytest.mark.parametrize(("errors", "is_told"), [(3.9, False), (4.1, True), (-4.1, True)])
+def test_trusted_queries_that_a_judge_tells_from_all(errors, is_told):
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        _warn_unless_drawn_at_random(np.array([0.1, errors]))
+    assert bool(told) == is_told

@@ -15,6 +15,7 @@ from skultr.metrics import (
 from skultr.metrics._click_dependence import _partial_correlation
 from skultr.metrics._dependence import cmip_by_clicks
 from skultr.metrics._query_means import ratio_interval
+from skultr.metrics._two_judges import JudgedQueries, two_judges
 
 
 def _randomised(n_queries, n_impressions=200):
@@ -150,3 +151,17 @@ def test_scores_that_explain_clicks_by_less_than_an_error_are_blind(monkeypatch,
     told = [each for each in recwarn if "no better than position" in str(each.message)]
     assert len(told) == (errors < 1)
     assert all(each.category is ClickDataWarning for each in told)
+
+
+@pytest.mark.parametrize(("n_differing", "helps"), [(9, False), (10, True)])
+def test_a_second_judge_needs_ten_trusted_queries_that_differ(n_differing, helps):
+    trusted = np.full(300, np.nan)
+    trusted[:30] = 0.0
+    # Ties are the most frequent value.
+    trusted[:n_differing] = np.linspace(0.1, 0.5, n_differing)
+    cheap = np.random.default_rng(0).permutation(np.nan_to_num(trusted))
+    cheap[:30] = trusted[:30]
+    queries = JudgedQueries(trusted[:, None], cheap[:, None], ~np.isnan(trusted))
+    found = two_judges(queries, 0.95, 199, np.random.RandomState(0))
+    wide = np.array([1.0])
+    assert found.helps(-wide, wide).item() == helps
