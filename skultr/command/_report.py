@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import glob
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from html import escape
-from pathlib import Path
 from string import Template
 from typing import Any
 
@@ -20,8 +18,9 @@ from .._log._counted import collect
 from .._log._estimator import errors_of
 from .._log._roles import FIT_ROLES, is_role, open_frame
 from ._log_columns import NAMES, LogTable, first_named
+from ._log_files import Files, are_files, called, open_files
 from ._thresholds import MOST_ROWS
-from ._training_code import READS_FILE, training_code
+from ._training_code import training_code
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -129,7 +128,7 @@ _FORMATS: Any = {
 
 
 def describe_log(
-    log: AnyFrame | Frame | str | Path,
+    log: AnyFrame | Frame | Files,
     click: str | None = None,
     *,
     rename: Mapping[str, str] | None = None,
@@ -143,8 +142,10 @@ def describe_log(
     ----------
     log : frame or path
         One row per document of each result page, under any names of columns: pandas, Polars
-        (eager or lazy), PyArrow, an engine that Narwhals reads, or the path of a Parquet, CSV or
-        newline-delimited JSON file.
+        (eager or lazy), PyArrow, an engine that Narwhals reads, or the path of a file: Parquet,
+        CSV or another table of text, newline-delimited JSON (these two also as ``.gz`` and
+        ``.zst``) or Arrow. Of several files, give a list, a folder, or a pattern such as
+        ``"log/part-*.parquet"``.
     click : str, default=None
         Name of the column of clicks; found by default.
     rename : dict of str to str, default=None
@@ -194,22 +195,23 @@ def describe_log(
     # The column of clicks is one more that the user names.
     if click is not None:
         rename[click] = "click"
-    source = log if isinstance(log, str | Path) else f"{type(log).__module__}.{type(log).__name__}"
+    files = log if are_files(log) else None
+    source = f"{type(log).__module__}.{type(log).__name__}" if files is None else called(files)
     try:
         frame, n_all = _read(log, rename, source)
     except BaseException as error:  # of whatever engine reads it
         if not _is_of_engine(error):
             raise
-        raise ValueError(f"{source} cannot be read: {error}") from error
+        raise ValueError(f"{source} cannot be read: {error}{_hint(files)}") from error
     if not len(frame):
-        return LogReport(str(source), faults=["The log has no rows."])
-    report = _report_of(LogTable(frame, rename), str(source))
+        return LogReport(source, faults=["The log has no rows."])
+    report = _report_of(LogTable(frame, rename), source, files)
     if n_all > len(frame):
         report.remarks.append(f"The log has {n_all:,} rows; these are whole queries drawn of it.")
     return report
 
 
-def _report_of(table, source):
+def _report_of(table, source, files):
     """The report of a log under its roles."""
     # What a fit would say is taken from its own checks.
     log = table.renamed()
@@ -231,15 +233,15 @@ def _report_of(table, source):
         faults=table.faults(errors),
         remarks=[*table.remarks(log), *warned],
         verdict="" if table.missing else table.verdict(log),
-        code=training_code(table, mends, source),
+        code=training_code(table, mends, files),
     )
 
 
 # Reading ------------------------------------------------------------------------------------
 def _read(log, rename, source):
     """A log in memory, after the checks of its columns, and the number of all its rows."""
-    if isinstance(log, str | Path):
-        log = _opened(log)
+    if are_files(log):
+        log = open_files(log)
     elif isinstance(log, pd.DataFrame):
         log = log.set_axis([*map(str, log.columns)], axis=1)
     # Lazy frames stay lazy: columns are checked before rows are read.
@@ -271,48 +273,22 @@ def _check_rename(rename, names):
         )
 
 
+def _hint(files):
+    """What to do about files that no engine reads."""
+    if files is None:
+        return ""
+    return (
+        ". Expected files as their endings say, and of several the same columns and types: write "
+        "them again by one program, or name those that agree."
+    )
+
+
 def _is_of_engine(error):
     """Whether an error is one of the engine that reads a log, not one of this package or of the
     system. A panic of Polars is no Exception."""
     if isinstance(error, OSError | TypeError) or type(error) is ValueError:
         return False
     return isinstance(error, Exception) or type(error).__name__ == "PanicException"
-
-
-def _opened(path):
-    """A file as a frame; lazy, if Polars is there."""
-    suffix = Path(path).suffix.lower()
-    if suffix not in READS_FILE:
-        raise ValueError(
-            f"{path} ends with {suffix!r}; expected .parquet, .csv, .ndjson or .jsonl. For UBI "
-            "records of a search engine, use skultr ubi."
-        )
-    if not Path(path).exists():
-        raise FileNotFoundError(f"There is no file {path}.")
-    if not (Path(path).is_file() or Path(path).is_dir()):  # a pipe or a device may have no end
-        raise ValueError(f"{path} is no regular file; expected a file of a log.")
-    try:
-        import polars as pl
-    except ImportError:
-        return _read_by_pandas(path, suffix)
-    # Polars takes names of files in UTF-8 only.
-    try:
-        str(path).encode()
-    except UnicodeEncodeError as error:
-        raise ValueError(f"The name of the file {path} is no text in UTF-8; rename it.") from error
-    path = glob.escape(str(path))  # a name is no pattern of several
-    if suffix == ".parquet":
-        return pl.scan_parquet(path)
-    # Types from all rows: prices may begin as whole numbers.
-    scan = pl.scan_csv if suffix == ".csv" else pl.scan_ndjson
-    return scan(path, infer_schema_length=None)
-
-
-def _read_by_pandas(path, suffix):
-    """The whole file in memory."""
-    if suffix == ".parquet":
-        return pd.read_parquet(path)
-    return pd.read_csv(path) if suffix == ".csv" else pd.read_json(path, lines=True)
 
 
 def _refuse_unreadable(schema, source):

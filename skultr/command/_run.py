@@ -27,10 +27,16 @@ def _run(arguments):
     check = commands.add_parser(
         "check",
         help="what a click log holds, its faults, and the code that trains from it",
-        description="Reads a click log in Parquet, CSV or newline-delimited JSON: one row per "
-        "document of each result page, under any names of columns.",
+        description="Reads a click log: one row per document of each result page, under any "
+        "names of columns. Formats: Parquet, tables of text such as CSV, newline-delimited "
+        "JSON (these two also as .gz and .zst), Arrow, and folders of such files.",
     )
-    check.add_argument("file", metavar="FILE")
+    check.add_argument(
+        "files",
+        nargs="+",
+        metavar="FILE",
+        help="one or several files, a folder, or a pattern such as 'log/part-*.parquet'",
+    )
     check.add_argument("--click", metavar="COLUMN", help="the column of clicks; found by default")
     check.add_argument(
         "--rename",
@@ -71,12 +77,13 @@ def _run(arguments):
 
 
 def _check(options):
+    files = options.files if len(options.files) > 1 else options.files[0]
     page = None if options.html is None else Path(options.html)
     if page is not None:
-        refuse_page(page, options.file)  # before a long log is read
-    report = describe_log(options.file, options.click, rename=dict(options.rename))
+        refuse_page(page, options.files)  # before a long log is read
+    report = describe_log(files, options.click, rename=dict(options.rename))
     # The page comes last: what is printed is there even if the page cannot be written.
     print(report)
     if page is not None:
-        replace_page(page, report.page(), options.file)
+        replace_page(page, report.page(), options.files)
         print(f"wrote {page}")

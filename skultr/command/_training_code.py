@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from .._log._estimator import DROP, RENAME
 from .._log._faults import ADD_ONE
 from .._log._lookalikes import features_that_name
 from ._log_columns import NEEDED, TEXT, LogTable
+from ._log_files import Files, reading_code
 from ._thresholds import FEW_TEXTS
 
 # Pairs of lines are for pandas and for Polars.
-_READS_JSON = (
-    "log = pd.read_json({0!r}, lines=True)",
-    "log = pl.read_ndjson({0!r}, infer_schema_length=None)",
-)
-#: What reads a file, by its suffix.
-READS_FILE = {
-    ".parquet": ("log = pd.read_parquet({0!r})", "log = pl.read_parquet({0!r})"),
-    ".csv": ("log = pd.read_csv({0!r})", "log = pl.read_csv({0!r}, infer_schema_length=None)"),
-    ".ndjson": _READS_JSON,
-    ".jsonl": _READS_JSON,
-}
 #: Words become clicks or outcomes.
 _COMPARES_WORD = (
     "log[{0!r}] = log[{0!r}] == {1!r}",
@@ -42,10 +30,10 @@ candidates = candidates.with_columns(rank=rank)""",
 )
 
 
-def training_code(table: LogTable, mends: list[tuple[str, str]], source: str) -> str:
+def training_code(table: LogTable, mends: list[tuple[str, str]], files: Files | None) -> str:
     """The lines that read and train; while a role is not known, those that rename, to complete."""
     is_polars = table.frame.implementation.is_polars()
-    lines = _reading(table, source, is_polars)
+    lines = _reading(table, files, is_polars)
     if table.missing:
         lines += _mending(table, mends, is_polars)
         return "\n".join(lines)
@@ -64,6 +52,8 @@ def training_code(table: LogTable, mends: list[tuple[str, str]], source: str) ->
     lines += more
     # Only what the lines use is imported.
     text_of_lines = "".join(lines)
+    if "glob.glob(" in text_of_lines:
+        imports.append("import glob")
     if "pd." in text_of_lines:
         imports.append("import pandas as pd")
     if "pl." in text_of_lines:
@@ -78,12 +68,11 @@ def _no_features(table, text, encoded):
     return [name for name in table.frame.columns if name in no_features]
 
 
-def _reading(table, source, is_polars):
+def _reading(table, files, is_polars):
     """Lines that read the file, if there is one, and rename its columns."""
     lines = []
-    suffix = Path(source).suffix.lower()
-    if suffix in READS_FILE:
-        lines.append(READS_FILE[suffix][is_polars].format(source))
+    if files is not None:
+        lines.append(reading_code(files, is_polars))
     # A role that no column looks like stands in the line to complete, in angle brackets.
     asked = {f"<{NEEDED[role]}>": role for role in table.missing}
     rename = table.rename | asked
