@@ -17,8 +17,9 @@ from .._base._typing import AnyFrame, Frame
 from .._log._counted import collect
 from .._log._estimator import errors_of
 from .._log._roles import FIT_ROLES, is_role, open_frame
-from ._log_columns import NAMES, LogTable, first_named
+from ._log_columns import LogTable
 from ._log_files import Files, are_files, called, open_files
+from ._role_names import NAMES, first_named
 from ._thresholds import MOST_ROWS
 from ._training_code import training_code
 
@@ -33,6 +34,10 @@ class LogReport:
         What was read.
     rename : dict of str to str
         The log's own names of columns, and the roles that these probably have.
+    roles : DataFrame
+        For each column that got a role ``role``, ``confidence`` (high, medium or low) and
+        ``reason``. Roles that ``rename`` gave, and columns that have the name of their role, are
+        not in it.
     n_rows, n_queries, n_pages, n_documents : int
         What was read: rows, queries, result pages, and pairs of query and document; 0 where their
         columns are not known.
@@ -56,6 +61,7 @@ class LogReport:
 
     source: str
     rename: dict[str, str] = field(default_factory=dict)
+    roles: pd.DataFrame = field(default_factory=pd.DataFrame)
     n_rows: int = 0
     n_queries: int = 0
     n_pages: int = 0
@@ -78,6 +84,7 @@ class LogReport:
         }
         parts = {
             self.source: ", ".join(f"{n:,} {noun}" for noun, n in counts.items() if n),
+            "Roles": _sentences(self.roles),
             "Columns": self.columns,
             "Clicks by position": self.clicks,
             "Faults: fit would refuse the log": self.faults,
@@ -99,6 +106,14 @@ class LogReport:
     def page(self) -> str:
         """The report as the text of an HTML file that needs no other."""
         return document(self.source, self._repr_html_(), "no" if self.faults else "yes")
+
+
+def _sentences(roles):
+    """What a table of roles says, a sentence each."""
+    return [
+        f"{name!r} is the {row.role} ({row.confidence}): {row.reason}."
+        for name, row in zip(roles.index, roles.itertuples(), strict=True)
+    ]
 
 
 def _text(part):
@@ -226,6 +241,7 @@ def _report_of(table, source, files):
     return LogReport(
         source=source,
         rename=table.rename,
+        roles=table.reasons(),
         **table.counts(),
         columns=table.columns(),
         clicks=table.by_position(log),
