@@ -18,7 +18,6 @@ from .._log._lookalikes import FeatureSample, orders_lists, outcomes_of, rows_to
 from .._log._roles import OUTCOME, as_numbers, is_role, numbers
 from .._log._segments import encode, offsets_from_sorted, pair_codes
 from .._log._units import units_in
-from ..identifiability import IdentifiabilityGraph
 from ._role_names import NAMES, first_named, plain_name
 from ._role_values import Columns, Proposal, RoleFinder
 from ._thresholds import DEEPEST_POSITION, FEW_PER_PAGE, HIGHEST_GRADE
@@ -146,9 +145,9 @@ class LogTable:
         self.roles, self.proposals = _proposed(frame, self.numbers, rename)
         # Queries, documents and pages as codes; without a role all rows are one.
         query = self._name_of("qid")
-        self.query = self._codes(query)
-        self.doc = self._codes(query, self._name_of("doc"))
-        self.page = self._codes(query, self._name_of("session"))
+        self.query = self.codes(query)
+        self.doc = self.codes(query, self._name_of("doc"))
+        self.page = self.codes(query, self._name_of("session"))
         self.page_starts = np.unique(self.page, return_index=True)[1]
         self.clicks = self._numbers_of("click")
         self.impressions = self._numbers_of("impressions")
@@ -198,7 +197,7 @@ class LogTable:
         others = {*self.page_columns, *self.times}
         self.features = [name for name in free if name not in others]
 
-    def _codes(self, *names):
+    def codes(self, *names: str | None) -> Any:
         """Codes of the distinct values of columns; None stands for one value."""
         code = np.zeros(len(self.frame), dtype=np.int64)
         for name in names:
@@ -416,14 +415,6 @@ class LogTable:
                 "Log the pages whole: a document that was seen and not logged has no clicks to "
                 "learn from."
             )
-
-    def verdict(self, log: Any) -> str:
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                return IdentifiabilityGraph.from_log(log, click="click").summary()
-        except (TypeError, ValueError) as error:
-            return f"Unknown: {error}"
 
     def by_position(self, log: Any) -> pd.DataFrame:
         rate, _ = self._rate(log)

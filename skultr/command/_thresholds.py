@@ -70,3 +70,21 @@ CLEAR_LIFT = Threshold(
     "pages of one query share documents; those of a device or a day do not",
     "studies/roles",
 )
+BUSY_USER = Threshold(
+    50,
+    "times the pages of the median user above which a user may be a bot",
+    "people who search all day have some tens of times the pages of others",
+    "choice",
+)
+REPEATED_PAGES = Threshold(
+    0.05,
+    "share of pages that repeat a page of their user above which the report says so",
+    "fewer change no rate by more than their own share",
+    "choice",
+)
+PAGE_JUMP = Threshold(
+    1.2,
+    "times the click rate of the position above from which a new page may begin",
+    "beside three standard errors: within pages, rates fall but for chance",
+    "choice",
+)

@@ -177,7 +177,7 @@ def test_rename_completes_the_code_and_words_become_clicks(german, tmp_path, cap
     german.to_parquet(tmp_path / "log.parquet")
     first, *pairs = [f"{name}={role}" for name, role in GERMAN.items()]
     given = "--rename", first, "--rename", *pairs
-    assert main(["check", str(tmp_path / "log.parquet"), *given]) == 0
+    assert main(["check", str(tmp_path / "log.parquet"), *given]) == 1
     text = capsys.readouterr().out
     assert "20 queries, 400 result pages" in text
     clicks = _run(text.partition("\nCode\n")[2])["log"]["click"]
@@ -293,7 +293,7 @@ def test_check_reads_files(suffix, shop, tmp_path, capsys):
     frame = pl.from_pandas(shop[0])
     path = tmp_path / f"log.{suffix}"
     getattr(frame, f"write_{suffix}")(path)
-    assert main(["check", str(path), "--html", str(tmp_path / "out.html")]) == 0
+    assert main(["check", str(path), "--html", str(tmp_path / "out.html")]) == 1
     text = capsys.readouterr().out
     assert "400 result pages" in text
     assert 'ranker.fit(log, "click")' in text
