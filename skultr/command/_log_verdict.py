@@ -135,7 +135,7 @@ def _examination(log):
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            curve = InterventionHarvesting().fit(rows, "click").examination_
+            curve = InterventionHarvesting(random_state=0).fit(rows, "click").examination_
     except ValueError:
         # The verdict says enough: the graph is connected, and some step lacks clicks.
         return pd.DataFrame()

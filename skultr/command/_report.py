@@ -136,10 +136,7 @@ class LogReport:
 
     def _repr_html_(self) -> str:
         parts = {"Clicks by position": _bars(self._curves())}
-        details = self._details()
-        # A table on a page, and sentences in a terminal.
-        details["Roles"] = self.roles
-        parts |= {title: _html(part) for title, part in details.items() if len(part)}
+        parts |= {title: _html(part) for title, part in self._details().items() if len(part)}
         steps = "".join(f"<li>{marked(step)}</li>" for step in self.steps)
         verdict = (
             f'<section class="verdict"><p class="soft">{escape(self.source)}<br>{self._counts()}'
@@ -167,7 +164,9 @@ def _bars(table):
     if table.empty:
         return ""
     has_curve = "examination" in table
-    heads = ["position", "shown", "clicked", ""] + ["looked at (95 % interval)"] * has_curve
+    heads = ["position", "shown", "clicked", ""]
+    if has_curve:
+        heads.append("looked at (95 %)")
     head = "".join(f"<th>{name}</th>" for name in heads)
     most = max(table["click rate"].max(), 1e-9)
     body = ""
@@ -191,13 +190,13 @@ def _interval(row):
         return ""
     if row["low"] == row["high"]:
         return f"{row['examination']:.0%}"
-    return f"{row['examination']:.0%} ({row['low']:.0%} to {row['high']:.0%})"
+    return f"{row['examination']:.0%} ({100 * row['low']:.0f} to {100 * row['high']:.0f})"
 
 
 def _sentences(roles):
     """What a table of roles says, a sentence each."""
     return [
-        f"{name!r} is the {row.role} ({row.confidence}): {row.reason}."
+        f"{name!r} is the {row.role} ({row.confidence} confidence): {row.reason}."
         for name, row in zip(roles.index, roles.itertuples(), strict=True)
     ]
 
@@ -505,7 +504,8 @@ svg{display:block;width:100%;height:auto;max-width:40rem}
 .curve th,.curve td{vertical-align:middle;white-space:nowrap;text-align:right}
 .bars{width:99%;min-width:5rem}
 @media(prefers-color-scheme:dark){svg{background:#fff;border-radius:6px}}
-@media(max-width:32rem){main{padding:.6rem}section{padding:.8rem .9rem}}
+@media(max-width:32rem){main{padding:.6rem}section{padding:.8rem .9rem}.bars{min-width:3rem}
+ .curve th:nth-child(2),.curve td:nth-child(2){display:none}.curve{font-size:.92rem}}
 </style></head>
 <body><main>$body</main></body></html>
 """)

@@ -32,7 +32,7 @@ def test_every_proposal_has_a_reason_and_a_confidence(numbered):
     assert "counts the rows" in roles.loc[name["position"], "reason"]
     named = describe_log(log.rename(columns={name["position"]: "Rang"}))
     assert named.roles.loc["Rang", "confidence"] == "high"
-    assert "'Rang' is the position (high): counts the rows" in str(named)
+    assert "'Rang' is the position (high confidence): counts the rows" in str(named)
     assert describe_log(log[:50].rename(columns={name["click"]: "klick"})).roles.loc[
         "klick"
     ].tolist() == ["click", "low", "its name alone says so"]
