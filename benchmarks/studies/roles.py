@@ -1,10 +1,12 @@
 """Does ``skultr check`` find the roles of columns at the first try, whatever their names are?
 
-Ten logs in the schemas of ten makers of search and shops, each under ten sets of names: its own,
+Logs in the schemas of ten makers of search and shops, each under ten sets of names: its own,
 in seven other languages, numbers (``col_07``) and random letters. A log counts as right if the
 columns of queries, pages, documents, positions and clicks are found, or columns that part the
 rows equally, and no other column got a role that it has not. Rules were chosen on the schemas of
-``CHOSEN_ON``; the others are held out.
+``CHOSEN_ON``. The others were held out: of their 50 logs 39 were right at first, since rows that
+were seen passed for clicks; one rule was added. Four schemas were written after all rules. All
+logs are of one simulator: what no maker's log has alike, such as bots, is not in them.
 """
 
 import numpy as np
@@ -194,6 +196,71 @@ SCHEMAS = {
         {"pages": 300, "numeric": True},
     ),
 }
+SCHEMAS |= {
+    "video": (
+        {
+            "time": "ts",
+            "user": "viewer",
+            "device": "platform",
+            "page": "impression_set",
+            "query": "q_text",
+            "doc": "asset",
+            "title": "asset_name",
+            "category": "genre",
+            "rating": "age_rating",
+            "position": "tile",
+            "viewed": "rendered",
+            "click": "play",
+            "country": "market",
+        },
+        {"first": 0, "flags": bool},
+    ),
+    "academic": (
+        {
+            "visit": "sid",
+            "query": "terms",
+            "page": "results_view",
+            "doc": "doi",
+            "title": "paper_title",
+            "brand": "journal",
+            "stock": "citations",
+            "position": "rk",
+            "click": "downloaded",
+        },
+        {"lost": 0.02, "shuffled": True},
+    ),
+    "groceries": (
+        {
+            "page": "req",
+            "user": "household",
+            "query": "typed",
+            "time": "at",
+            "doc": "gtin",
+            "brand": "maker",
+            "price": "unit_price",
+            "stock": "on_hand",
+            "sponsored": "boosted",
+            "position": "cell",
+            "click": "tapped",
+            "cart": "in_basket",
+            "purchase": "paid",
+        },
+        {"numeric": True, "pages": 600},
+    ),
+    "support": (
+        {
+            "page": "ticket_search",
+            "query": "problem",
+            "doc": "kb_article",
+            "category": "product_line",
+            "position": "n",
+            "click": "read",
+            "user": "agent",
+        },
+        {"flags": "yes", "pages": 250},
+    ),
+}
+WRITTEN_LAST = ("video", "academic", "groceries", "support")
 CHOSEN_ON = ("shop", "hotels", "search engine", "web search", "insights")
 NAMES = ("own", *WORDS, "numbered", "letters")
 ROLES = {"query": "qid", "page": "session", "doc": "doc", "position": "position", "click": "click"}
@@ -318,9 +385,15 @@ def _are_equal(one, other):
 
 
 def roles(cell, settings, seed):
-    """Whether all roles are found at the first try."""
-    log, holds = log_of(cell["schema"], cell["names"], seed)
-    return {"right": float(not mistakes(log, holds))}
+    """The share of the sets of names under which all roles are found at the first try."""
+    found = [mistakes(*log_of(cell["schema"], names, seed)) for names in NAMES]
+    yield {"kind": _kind(cell["schema"]), "right": np.mean([not wrong for wrong in found])}
+
+
+def _kind(schema):
+    if schema in CHOSEN_ON:
+        return "chosen on"
+    return "written last" if schema in WRITTEN_LAST else "held out"
 
 
 PAGE = Page(
@@ -329,10 +402,11 @@ PAGE = Page(
     (
         measured(
             roles,
-            "Share of logs whose roles are right at the first try",
+            "Share of ten sets of names under which all roles are right at the first try",
             ("right",),
-            over={"schema": tuple(SCHEMAS), "names": NAMES},
-            runs=1,
+            over={"schema": tuple(SCHEMAS)},
+            by=("kind",),
+            runs=2,
         ),
     ),
 )

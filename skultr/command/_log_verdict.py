@@ -14,7 +14,8 @@ from .._log._segments import encode, pair_codes
 from ..identifiability import IdentifiabilityGraph
 from ..propensity import InterventionHarvesting
 from ._log_columns import NEEDED, LogTable
-from ._thresholds import BUSY_USER, PAGE_JUMP, REPEATED_PAGES
+from ._role_values import stands_above
+from ._thresholds import BUSY_USER, LEAST_ROWS, PAGE_JUMP, REPEATED_PAGES
 
 #: By level: the exit status of the command, and the verdict in one sentence.
 LEVELS = {
@@ -89,7 +90,8 @@ def judge(table: LogTable, log: Any, errors: list[Any]) -> LogVerdict:
             details = graph.summary()
     except (TypeError, ValueError) as error:
         return LogVerdict("faulty", str(error), _STEPS["faulty"], f"Unknown: {error}")
-    suspicions = [*_busy_users(table), *_repeated_pages(table), *_page_borders(table, log)]
+    suspicions = [*_busy_users(table), *_repeated_pages(table), *_paid_slots(table)]
+    suspicions += _page_borders(table, log)
     if not graph.is_connected:
         meaning = _MEANINGS["apart"].format(groups=_groups(graph))
         if graph.n_components == graph.n_factors:
@@ -185,6 +187,21 @@ def _repeated_pages(table):
             f"{share:.1%} of the pages repeat a page of the same user, with the same documents at "
             "the same places: reloads, or the button back. Count each once."
         )
+
+
+def _paid_slots(table):
+    """What is to be said of columns that are 1 at the top of pages, and 0 below."""
+    if len(table.page) < LEAST_ROWS.value or np.isnan(table.position).any():
+        return
+    for name in table.features:
+        values = table.numbers[name]
+        is_flag = values is not None and np.isin(values, (0, 1)).all() and np.ptp(values) > 0
+        if is_flag and stands_above(values, table.page, table.position):
+            yield (
+                f"{name!r} is 1 at the top of pages alone: probably paid or pinned slots, which "
+                "users treat in another way. Leave these rows out, or give them a bias factor: "
+                f"`IdentifiabilityRepair(bias={['position', name]})`."
+            )
 
 
 def _page_borders(table, log):

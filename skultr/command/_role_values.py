@@ -201,11 +201,17 @@ class Columns:
         groups = [page, place] if doc is None else [page, place, doc]
         if any(_explained(values, group) > 0.95 for group in groups):
             return True
-        # Sponsored slots stand above all others: on no page a 0 above a 1.
-        order = np.lexsort((place, page))
-        rises = np.diff(values[order]) > 0
-        is_same_page = np.diff(page[order]) == 0
-        return bool((rises & is_same_page).sum() < 0.01 * values.sum())
+        return stands_above(values, page, place)
+
+
+def stands_above(
+    values: Floats, page: NDArray[np.int64], place: NDArray[np.int64] | Floats
+) -> bool:
+    """Whether 1 stands above 0 on pages, as paid slots do, and clicks do not."""
+    order = np.lexsort((place, page))
+    rises = np.diff(values[order]) > 0
+    is_same_page = np.diff(page[order]) == 0
+    return bool((rises & is_same_page).sum() < 0.01 * values.sum())
 
 
 def _n_distinct(code):

@@ -161,3 +161,12 @@ def test_a_rise_at_the_top_is_a_paid_slot():
     rate = np.array([0.2, 0.5, 0.3, 0.2, 0.1])
     log["click"] = (rng.random(len(log)) < rate[log["position"] - 1]).astype(int)
     assert _suspicion(log, "may be paid or pinned slots")
+
+
+@pytest.mark.parametrize("is_paid", [True, False])
+def test_a_flag_of_the_top_rows_is_a_paid_slot(is_paid):
+    log = _pages()
+    n_paid = log["session"] % 3
+    log["boosted"] = (log["position"] <= n_paid).astype(int) if is_paid else log["doc"] % 2
+    found = _suspicion(log, "'boosted' is 1 at the top of pages alone")
+    assert bool(found) == is_paid

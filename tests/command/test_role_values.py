@@ -4,14 +4,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from benchmarks.studies.roles import CHOSEN_ON, SCHEMAS, log_of, mistakes
+from benchmarks.studies.roles import log_of, mistakes
 from skultr import describe_log
-
-HELD_OUT = [schema for schema in SCHEMAS if schema not in CHOSEN_ON]
 
 
 @pytest.mark.parametrize("names", ["own", "Japanese", "numbered"])
-@pytest.mark.parametrize("schema", [CHOSEN_ON[0], *HELD_OUT[2:]])
+@pytest.mark.parametrize("schema", ["shop", "jobs", "market", "groceries"])
 def test_roles_are_right_under_any_names(schema, names):
     log, holds = log_of(schema, names, seed=3)
     assert mistakes(log, holds) == []
