@@ -17,7 +17,15 @@ from .._log._counted import CellCount, counted
 from .._log._dataset import ClickDataset
 from .._log._estimator import names_of
 from .._log._reader import read, take_target
-from .._log._roles import FIT_ROLES, is_frame, is_role, read_column, read_role, without_column
+from .._log._roles import (
+    FIT_ROLES,
+    is_frame,
+    is_role,
+    numbers,
+    read_column,
+    read_role,
+    without_column,
+)
 from .._log._segments import TINY, as_array, encode, pair_codes
 from .._models._document_posterior import document_posterior, logged_places
 from ._source import (
@@ -221,6 +229,56 @@ def relevance_labels(
     table = _debiased(log, user_aware, clip)
     table = table.assign(label=table["label"] * scale, clicks=table["clicks"] * scale)
     return table if clicks is None else table.rename(columns={"clicks": "outcome"})
+
+
+def examined_pairs(
+    X: AnyFrame | ClickDataset,
+    y: Column | str | None,
+    sample_weight: Column | None,
+    propensity: Any,
+    trust: ArrayLike | None,
+    caller: str,
+) -> pd.DataFrame:
+    """Clicks, impressions and examinations of each document of a query that was shown.
+
+    ``from_trust`` are the clicks that it would have if it were irrelevant.
+    """
+
+    def count(X, y):
+        return _counted_in_engine(X, y, propensity, None, False)
+
+    X, y = counted(X, y, sample_weight, {}, caller, count)
+    X, y, _, clicks, _ = take_target(X, y, caller)
+    if clicks is not None:
+        raise ValueError(
+            f"y is another outcome than the click, and {caller} counts clicks in examinations. "
+            "Pass y='click'; relevance_labels takes other outcomes."
+        )
+    _check_documents(X)
+    log, _ = _log_with_propensities(X, y, None, sample_weight, propensity, None, False)
+    table = label_table(log, log.clicks).drop(columns="label")
+    # What a label sums are clicks per impression; here it sums chances instead.
+    chances = {"examinations": log.propensity, "from_trust": _chance_by_trust(log, trust)}
+    for name, chance in chances.items():
+        per_impression = label_table(log, chance * log.weight)["label"]
+        table[name] = per_impression * table["impressions"]
+    return table
+
+
+def _chance_by_trust(log, trust):
+    """Chance of a click on each row if its document is irrelevant: of its position."""
+    if trust is None:
+        return np.zeros(log.n_rows)
+    chances = numbers("trust", np.atleast_1d(trust))
+    deepest = int(log.position.max(initial=0))
+    # NaN is no chance either.
+    is_chance = (chances >= 0) & (chances < 1)
+    if chances.ndim != 1 or len(chances) < deepest or not is_chance.all():
+        raise ValueError(
+            f"trust is {chances.tolist()}; expected the chance of a click on an irrelevant "
+            f"document, from 0 to below 1, at each of the {deepest} positions of the log."
+        )
+    return chances[log.position - 1]
 
 
 def _log_with_propensities(X, y, clicks, sample_weight, propensity, cluster, interval):
