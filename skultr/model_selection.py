@@ -63,9 +63,9 @@ class _Splitter:
 class QueryKFold(_Splitter, GroupKFold):
     """K folds of whole queries.
 
-    Without shuffling, folds are balanced by number of rows (queries are assigned from the longest
-    to the shortest, each to the fold with the fewest rows), and folds do not depend on the order
-    of the rows. With shuffling, folds have equal numbers of random queries instead.
+    Without shuffling, folds have about equal numbers of rows: queries are assigned from the
+    longest to the shortest, each to the fold with the fewest rows. These folds do not depend on
+    the order of the rows. With shuffling, folds have equal numbers of random queries instead.
 
     Parameters
     ----------
@@ -207,8 +207,9 @@ class LayoutSplit(_Splitter, BaseShuffleSplit):
         ``impressions`` times.
     held_out : {"random", "far"}, default="random"
         Which layouts are held out: random ones, or those farthest from the commonest layout of
-        the query, by the sum over their documents of the positions by which they moved. A document
-        that the commonest layout does not show comes from below the last position of the log.
+        the query. The distance is the sum over documents of the positions by which they moved. A
+        document that the commonest layout does not show counts as coming from below the last
+        position of the log.
     random_state : int, RandomState instance or None, default=None
         Seed of the draw.
 
@@ -223,9 +224,10 @@ class LayoutSplit(_Splitter, BaseShuffleSplit):
 
     Notes
     -----
-    Queries with one layout are training data, as are lists of which no row was shown. If the
-    production ranker changed an order for a reason, such as a document that became more relevant,
-    held-out pages differ from the others in more than their order.
+    Queries with one layout are training data, as are lists of which no row was shown.
+
+    The production ranker may have changed an order for a reason, such as a document that became
+    more relevant. Held-out pages then differ from the others in more than their order.
 
     Documents that only held-out layouts show have no label; models with parameters per document
     give them the mean.
@@ -426,7 +428,7 @@ class OffPolicySelection:
     one standard error of the best perplexity, and selects the one with the least CMIP.
 
     It was measured on 36 logs, each with 18 networks of which a third and more learned nothing.
-    "Close" is within 0.01 nDCG@5 of the best network:
+    "Close" means within 0.01 nDCG@5 of the best network:
 
     - with 75 of 150 queries annotated, the choice was close in 81 % of the logs and lost 0.024 at
       most; with 25 annotated queries in 56 %, and 0.10;
@@ -435,21 +437,23 @@ class OffPolicySelection:
     - the best nDCG alone did as well where only networks are compared (86 %, 0.023): CMIP helps
       between candidates of equal nDCG.
 
-    Rankers without ``predict_click`` have no perplexity: use
-    ``OffPolicySelection({"ndcg": "1se"})``, which was close in 72 % and lost 0.046 at most. With
-    25 annotated queries it lost up to 0.20, and ``refit="ndcg"`` is safer (0.06). Among click
-    models, which are to predict clicks, let perplexity come first:
-    ``OffPolicySelection({"perplexity": "1se"})``. The rule of the paper, "top-4 CMIP, top-4 PPL:
-    nDCG↑", is ``OffPolicySelection({"cmip": 4, "perplexity": 4}, by="ndcg")``. See
-    :ref:`choosing`.
+    Other rules, for other cases (see :ref:`choosing`):
+
+    - *Rankers without* ``predict_click`` have no perplexity: use
+      ``OffPolicySelection({"ndcg": "1se"})``, which was close in 72 % and lost 0.046 at most.
+      With 25 annotated queries it lost up to 0.20, and ``refit="ndcg"`` is safer (0.06).
+    - *Click models* that are to predict clicks: let perplexity come first, with
+      ``OffPolicySelection({"perplexity": "1se"})``.
+    - *The rule of the paper*, "top-4 CMIP, top-4 PPL: nDCG↑", is
+      ``OffPolicySelection({"cmip": 4, "perplexity": 4}, by="ndcg")``.
 
     Parameters
     ----------
     keep : dict of str to int or "1se", default={"ndcg": "1se", "perplexity": "1se"}
-        How many candidates each scorer of the search keeps. "1se" keeps all candidates that the
-        best one leads by at most one standard error of the mean difference over folds; the best
-        one is sought among those that the scorers before it in the dict keep. An empty dict keeps
-        all.
+        How many candidates each scorer of the search keeps. "1se" keeps all candidates that are
+        behind the best one by at most one standard error of the mean difference over folds. The
+        best one is the best of those that earlier scorers in the dict keep. An empty dict keeps
+        all candidates.
     by : str, default="cmip"
         Scorer that decides among the candidates kept.
 
@@ -462,8 +466,12 @@ class OffPolicySelection:
     Warns
     -----
     ClickDataWarning
-        If a scorer is NaN for some candidates, if the choice was among all candidates, or if a
-        search of one fold knows no standard error: "1se" then keeps the best candidate alone.
+        If
+
+        - a scorer is NaN for some candidates,
+        - no candidate is kept by all scorers, so that the choice was among all, or
+        - the search has one fold and so no standard error: "1se" then keeps the best candidate
+          alone.
 
     Notes
     -----
@@ -560,8 +568,8 @@ class OffPolicySelection:
             lacking = f" and has a score {self.by!r}" if kept.any() else ""
             warn_user(
                 f"None of the {len(kept)} candidates is kept by all of {list(self.keep)}{lacking}"
-                f": the best of all candidates by {self.by!r} is selected. Let each scorer keep "
-                "more candidates to select by all of them.",
+                f": the best of all candidates by {self.by!r} is selected. To select by all "
+                "scorers, let each keep more candidates.",
                 ClickDataWarning,
             )
         return best
@@ -577,9 +585,9 @@ class OffPolicySelection:
         Returns
         -------
         table : DataFrame indexed by ``candidate``
-            ``params``; for each scorer of ``keep`` its mean score and whether it kept the
-            candidate (``kept_by_...``); ``kept``: whether all of them kept it; the score ``by``;
-            ``chosen``. If no candidate is ``kept``, the choice was among all.
+            Columns are ``params``; for each scorer of ``keep`` its mean score, and whether it kept
+            the candidate (``kept_by_...``); ``kept``, whether all of them kept it; the score
+            ``by``; and ``chosen``. If no candidate is ``kept``, the choice was among all.
         """
         scores, steps, kept, best = self._select(cv_results)
         # One row per candidate, one pair of columns per step.

@@ -54,19 +54,22 @@ class OnFeatures(
     """Apply a transformer to the features and pass the role columns through.
 
     Role columns (``qid``, ``position``, ``impressions``, ...) are neither scaled nor lost, and
-    may be absent at serving time. ``ColumnTransformer(remainder="passthrough")`` would raise an
-    error there, because columns of the training log are missing.
+    may be absent at serving time. There ``ColumnTransformer(remainder="passthrough")`` would raise
+    an error, because columns of the training log are missing.
 
     Parameters
     ----------
     transformer : transformer or "passthrough"
-        Any transformer of scikit-learn. It sees the columns without a role: as a pandas or Polars
-        frame, as pandas for a PyArrow table. It must return as many rows in the same order, and
-        a dense output if X is a frame. If it requests roles as metadata in ``fit``, such as
-        ``RFE(ranker)``, it gets those of X. "passthrough" leaves the features as they are.
+        Any transformer of scikit-learn. "passthrough" leaves the features as they are.
+
+        - It gets the columns without a role: as a pandas or Polars frame, as pandas for a PyArrow
+          table.
+        - It must return as many rows, in the same order. The output must be dense if X is a frame.
+        - If it requests roles as metadata in ``fit``, such as ``RFE(ranker)``, it gets those of X.
+
     passthrough : list of str, default=None
-        Columns without a role that are passed through like roles, because a later step reads
-        them by name, such as the ``arm`` of a :class:`~skultr.propensity.RandomizedPropensity`.
+        Columns without a role that are passed through like roles. Name those that a later step
+        reads by name, such as the ``arm`` of a :class:`~skultr.propensity.RandomizedPropensity`.
 
     Attributes
     ----------
@@ -80,13 +83,13 @@ class OnFeatures(
     Notes
     -----
     The output is a frame of the same kind as the input (unless ``set_output`` says otherwise):
-    first the role columns, unchanged, then the transformed features, which are named ``f0``,
-    ``f1``, ... where the transformer names none. In arrays and sparse matrices every column is a
+    first the role columns, unchanged, then the transformed features. Features are named ``f0``,
+    ``f1``, ... if the transformer gives no names. In arrays and sparse matrices every column is a
     feature, and the output is that of ``transformer``.
 
-    A :class:`~skultr.ClickDataset` gives the transformer the features of its documents once each,
-    however often they were shown, and the output is that dataset with the transformed features,
-    which are in memory.
+    From a :class:`~skultr.ClickDataset` the transformer gets the features of each document once,
+    however often it was shown. The output is that dataset with the transformed features, which
+    are in memory.
 
     Examples
     --------
@@ -117,7 +120,7 @@ class OnFeatures(
         ----------
         X : frame, array-like or sparse matrix of shape (n_rows, n_columns)
         y : array-like of shape (n_rows,) or str, default=None
-            The name of a column of X is that of the clicks, which are no feature.
+            Clicks, or the name of the column of X that holds them, which is then no feature.
         **params : dict
             Passed to the transformer's ``fit``.
 
@@ -139,7 +142,7 @@ class OnFeatures(
         ----------
         X : frame, array-like or sparse matrix of shape (n_rows, n_columns)
         y : array-like of shape (n_rows,) or str, default=None
-            The name of a column of X is that of the clicks, which are no feature.
+            Clicks, or the name of the column of X that holds them, which is then no feature.
         **params : dict
             Passed to the transformer's ``fit_transform``.
 
@@ -181,7 +184,7 @@ class OnFeatures(
         Parameters
         ----------
         X : frame, array-like or sparse matrix of shape (n_rows, n_columns)
-            The features seen in ``fit``, with any role columns or none.
+            The features seen in ``fit``, with or without role columns.
 
         Returns
         -------
@@ -400,8 +403,8 @@ def _check_rows(X, values, transformer):
     if n_out != n_rows:
         raise ValueError(
             f"{name} gave {n_out} rows for the {n_rows} rows of X; expected one row "
-            "for each, in the same order. Leave rows out before the pipeline, roles and clicks "
-            "included."
+            "for each, in the same order. Leave rows out before the pipeline, with their roles "
+            "and clicks."
         )
     if not isinstance(values, pd.DataFrame):
         return
@@ -414,8 +417,8 @@ def _check_rows(X, values, transformer):
     if not numbered_anew and not found.equals(given):
         raise ValueError(
             f"{name} gave the rows of X in another order or under other labels: its index begins "
-            f"{found[:3].tolist()}, that of X {given[:3].tolist()}. Expected the rows in "
-            "their order, because roles and clicks keep it."
+            f"with {found[:3].tolist()}, that of X with {given[:3].tolist()}. Expected the rows "
+            "in the order of X, which is that of roles and clicks."
         )
 
 

@@ -277,7 +277,7 @@ case(
     lambda: IdentifiabilityRepair(strategy="intervene").fit(UNMOVED, "click"),
 )
 case(
-    ("No document that was clicked was shown under two", "or use RegressionEMPropensity()"),
+    ("No clicked document was shown under two", "or use RegressionEMPropensity()"),
     lambda: ContextualPropensity(**SHORT).fit(UNMOVED, "click"),
     lambda: RegressionEMPropensity(**SHORT).fit(UNMOVED, "click"),
     lambda: IdentifiabilityRepair(strategy="intervene").fit(UNMOVED, "click"),
@@ -376,7 +376,7 @@ case(
 )
 LAZY_USERS = pl.from_pandas(USERS.assign(group=USERS["user"])).lazy()
 case(
-    ("and arm=None: rows of one arm", "or name a column of arms with arm="),
+    ("and arm=None do not work with an engine", "or name a column of arms with arm="),
     lambda: RandomizedPropensity(user="group").fit(LAZY_USERS, "click"),
     lambda: RandomizedPropensity(user="user").fit(LAZY_USERS, "click"),
     lambda: RandomizedPropensity(user="group", arm="group").fit(LAZY_USERS, "click"),
@@ -436,7 +436,7 @@ case(
 )
 RARE = np.array([1.0, 1.0, 1.0, 1.0, 1e-4])
 case(
-    ("so that the estimate depends on them", "Set clip=0.3"),
+    ("The estimate depends on few clicks", "Set clip=0.3"),
     lambda: relevance_labels(FEW_LAST, "click", propensity=RARE, user_aware=False),
     lambda: relevance_labels(FEW_LAST, "click", propensity=RARE, user_aware=False, clip=0.3),
 )

@@ -86,7 +86,7 @@ NOT_FOLLOWED = {
     "after queries were held out: nothing can be learned": "test_units",
     "The clicks contradict the propensities": "tests/rankers/test_contradiction",
     "other differences are noise": "says what was done",
-    "The scale of the common curve is used there": "says what was done",
+    "The scale is that of the common curve": "says what was done",
     "clicks carry the information of": "tests/propensity/test_weights",
 }
 #: What reads logs, fits rankers, and judges and serves them.

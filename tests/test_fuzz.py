@@ -117,6 +117,7 @@ def outcome(read, case, words):
 
 
 # Models -----------------------------------------------------------------------------------
+DAMAGED = "save_model of this version did not write it"
 SHORT = {"max_epochs": 1, "random_state": 0}
 MODELS = {
     "network": DLARanker(normalization="batch", **SHORT),
@@ -144,7 +145,7 @@ def test_damaged_models(name, models, tmp_path):
             bad, faults = damaged(content, np.random.default_rng(seed))
             path.write_bytes(bad)
             case = f"seed {seed}: {faults}"
-            model = outcome(lambda: load_model(path), case, "no model that save_model")
+            model = outcome(lambda: load_model(path), case, DAMAGED)
             if model is not None:
                 n_read += 1
                 np.testing.assert_array_equal(model.predict(CANDIDATES), scores, case)
@@ -163,7 +164,7 @@ def test_changed_models(name, models, tmp_path):
             part = ["model.json", *parts][rng.integers(len(parts) + 1)]
             path.write_bytes(_archive({**parts, part: _changed_part(part, parts[part], rng)}))
             case = f"seed {seed}: {part}"
-            model = outcome(lambda: load_model(path), case, "no model that save_model")
+            model = outcome(lambda: load_model(path), case, DAMAGED)
             if model is not None:
                 n_read += 1
                 if name == "parts":  # scikit-learn checks their sizes when they compute

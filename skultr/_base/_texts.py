@@ -1,8 +1,10 @@
-"""Texts: queries compared as users mean them, and what terminals may print."""
+"""Texts: queries as users mean them, ids as files hold them, and what terminals may print."""
 
 import re
 import unicodedata
 from typing import Any
+
+import pandas as pd
 
 #: Characters that a terminal obeys, or that reorder or end lines, in names and values of others:
 #: those of control but for tab and new line, of direction, ends of lines and halves of pairs.
@@ -14,6 +16,14 @@ _OBEYED = re.compile(
 def normal_text(text: str) -> str:
     """A query as equal ones are written: Unicode NFKC, lower case, single spaces."""
     return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+
+
+def id_text(id_: Any, column: str) -> str:
+    """An id as text; frames with gaps turn whole numbers into floats."""
+    if pd.isna(id_) or not str(id_).strip():
+        raise ValueError(f"{column} holds {id_!r}; expected an id. Drop these rows.")
+    is_whole = isinstance(id_, float) and id_ % 1 == 0
+    return f"{id_:.0f}" if is_whole else str(id_)
 
 
 def visible_text(text: str) -> str:

@@ -172,6 +172,8 @@ def _unknown_argument(fit, self, name, known):
     # Not every setting of an estimator stops early.
     if not getattr(self, "_validates", False):
         known = [each for each in known if each != "validation"]
+    if not getattr(self, "_takes_judgments", False):
+        known = [each for each in known if each != "judgments"]
     if meant in known:
         remedy = remedy.format(meant)
     elif meant == "validation":

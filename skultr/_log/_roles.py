@@ -24,6 +24,11 @@ class LogOnDisk:
     """Base of :class:`~skultr.ClickDataset`, below the readers that take rows from it."""
 
 
+def is_on_disk(X: Any) -> bool:
+    """True for a log on disk, whose rows are read when it is fitted to."""
+    return isinstance(X, LogOnDisk)
+
+
 def refuse_dataset(X: Any, why: str) -> None:
     """Raise an error that says why a method does not take a dataset, if X is one."""
     if isinstance(X, LogOnDisk):

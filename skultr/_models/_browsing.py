@@ -143,9 +143,8 @@ def chain_click_probability(
     - dependent click model (Guo et al. 2009): 1 and λ of the position;
     - dynamic Bayesian network (Chapelle & Zhang 2009): γ and γ (1 − s), s the satisfaction.
 
-    The probability of the clicks of a list is the product over its rows of P(click) given the
-    clicks above where it was clicked, and 1 - P(click) where not; it is 0 below clicks that are
-    impossible.
+    The probability of the clicks of a list is a product over its rows: P(click) given the clicks
+    above for a clicked row, 1 - P(click) for another. P(click) is 0 below impossible clicks.
     """
     attraction, after_skip, after_click = np.broadcast_arrays(attraction, after_skip, after_click)
     probability = np.empty(attraction.shape)

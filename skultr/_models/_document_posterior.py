@@ -166,8 +166,8 @@ def document_posterior(
             break
     else:
         warn_user(
-            f"The prior of the relevance of documents did not converge in {_ROUNDS} rounds: few "
-            "clicks, or few places of documents, hardly determine it. Log more sessions.",
+            f"The prior of the relevance of documents did not converge in {_ROUNDS} rounds: the "
+            "log has too few clicks, or shows too few places, to determine it. Log more sessions.",
             ConvergenceWarning,
         )
     ratio = reader.per_skip(likely)

@@ -15,7 +15,7 @@ from ._solve import GroupedLogit
 class FreeEffects:
     """Clicks of a log, given scores of its rows and a free effect of each bias factor.
 
-    Whatever examination may be, it is in the effects, so that a wrong curve can neither feign nor
+    The effects hold examination, whatever it is. A wrong curve can therefore neither feign nor
     hide what a score explains.
     """
 
@@ -25,8 +25,9 @@ class FreeEffects:
         self.log_examination = np.log(np.maximum(log.propensity, TINY))
         self.bias = log.bias
         self.n_factors = len(log.bias_values)
-        query = log.query[self.choice.rows[self.choice.starts]]
-        self._query = np.unique(query, return_inverse=True)[1]
+        #: Code in the log of the query of each list with a click, shape (n_lists,).
+        self.query_of_list = log.query[self.choice.rows[self.choice.starts]]
+        self._query = np.unique(self.query_of_list, return_inverse=True)[1]
 
     def losses(self) -> list[Floats]:
         """Loss per click of each score alone, with its best weight, divided by query."""

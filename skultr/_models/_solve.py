@@ -82,11 +82,14 @@ def maximise(
     """Maximise one smooth function by damped Newton steps, or several side by side.
 
     ``objective`` returns value, gradient, minus the Hessian (or anything that ``solve`` takes) and
-    what is to be kept; outside its domain the value is minus infinity. It has converged where the
-    next step s would gain g's / 2 < tol / 2 (in log-likelihood: move no parameter by more than
-    tol^½ standard errors), or change no digit, and would move no parameter by more than ``still``:
-    separated clicks leave hardly any gain, and steps that never shrink. No parameter leaves its
-    ``bounds``, or moves by more than ``longest`` at once.
+    what is to be kept. Outside its domain the value is minus infinity. The method has converged if
+
+    - the next step s would gain g's / 2 < tol / 2 (in log-likelihood: move no parameter by more
+      than tol^½ standard errors), or change no digit, and
+    - it would move no parameter by more than ``still``. Without this, separated clicks would pass:
+      they leave hardly any gain, but steps that never shrink.
+
+    No parameter leaves its ``bounds``, or moves by more than ``longest`` at once.
     """
     solve = solve or (solve_within if bounds else solve_scaled)
     at = start

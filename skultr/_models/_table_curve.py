@@ -202,9 +202,9 @@ def pair_curve(cells: Cells, effects: csr_array, mean: Floats, spread: Floats) -
     .. math:: h = h_0 + Z \theta + \delta, \qquad \theta \sim N(0, \operatorname{diag}(s^2)),
               \quad \delta \sim N(0, \tau^2)
 
-    It maximises the conditional likelihood of where the clicks of each document fell, in which
-    relevance does not appear, times this prior. :math:`\tau` is learned, by MacKay's fixed point:
-    pairs that follow no pattern are shrunk little, and few clicks tell little of a pair.
+    It maximises the product of this prior and the conditional likelihood of where the clicks of
+    each document fell, in which relevance does not appear. :math:`\tau` is learned, by MacKay's
+    fixed point: if pairs follow no pattern they are shrunk little, and with few clicks much.
     """
     seen, factor = np.unique(cells.factor, return_inverse=True)
     choice = GroupedLogit.from_rows(cells.doc, cells.clicks)

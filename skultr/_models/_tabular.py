@@ -88,12 +88,16 @@ class TabularFit:
     def standard_error(self, reference: int) -> Floats:
         """Standard error of ``factor_logits`` relative to that of the factor ``reference``.
 
-        The sandwich formula (the Fisher information, if the loss is a likelihood), with all
-        documents estimated together with the factors; see :func:`_sandwich_errors`. NaN (not
-        computed) if the bound of 1 decides the factor or the documents that carry most of its
-        information, if documents have too few clicks for the loss (10 on average for the binomial
-        likelihood, 30 for least squares), and for more than 1,500 factors. Infinite for factors
-        that no clicked documents connect with the reference.
+        It is that of the sandwich formula (the Fisher information, if the loss is a likelihood),
+        with all documents estimated together with the factors; see :func:`_sandwich_errors`.
+        Infinite for factors that no clicked documents connect with the reference. NaN (not
+        computed)
+
+        - if the bound of 1 decides the factor, or the documents that carry most of its
+          information,
+        - if documents have too few clicks for the loss (10 on average for the binomial
+          likelihood, 30 for least squares), and
+        - for more than 1,500 factors.
         """
         cells = self.cells
         error = np.full(cells.n_factors, np.nan)
@@ -171,16 +175,21 @@ def fit_cells(
         P(c = 1 | d, t) = r_d\, o_t \quad\text{(product)}, \qquad
         P(c = 1 | d, t) = \sigma(g_d + h_t) \quad\text{(additive)}.
 
-    ``loss`` is the binomial ``"likelihood"`` (its optimum is the fixed point of regression-EM and
-    the minimum of the two-tower cross-entropy); ``"squares"`` of the click rates, weighted by
-    impressions (the fixed point of alternating least squares, the tabular form of dual learning);
-    or the ``"poisson"`` likelihood. The additive link supports the likelihood only. If the log
-    determines relevance, the examination of ``start`` does not matter; if not, it decides the
-    result. Newton's method stops when no logarithm moves by more than ``tol``, or earlier, when
-    the loss falls by too little to change an estimate.
+    ``loss`` is one of
 
-    Of cells in parts, each step reads each part once. In memory are one part, a number per
-    document, and a few matrices of shape (n_factors, n_factors).
+    - ``"likelihood"``: binomial. Its optimum is the fixed point of regression-EM and the minimum
+      of the two-tower cross-entropy.
+    - ``"squares"`` of the click rates, weighted by impressions. Its optimum is the fixed point of
+      alternating least squares, the tabular form of dual learning.
+    - ``"poisson"``: the Poisson likelihood.
+
+    The additive link supports ``"likelihood"`` only. If the log determines relevance, the
+    examination of ``start`` does not matter; if not, it decides the result. Newton's method stops
+    when no logarithm moves by more than ``tol``, or when the loss falls by too little to change
+    an estimate.
+
+    If the cells come in parts, each step reads each part once. In memory are one part, a number
+    per document, and a few matrices of shape (n_factors, n_factors).
 
     With the product link both likelihoods are convex in the logarithms: the optimum is unique up
     to one constant per component. Probabilities stay within [1e-6, 1].
@@ -190,14 +199,13 @@ def fit_cells(
     chance moves many documents to the bound of 1, which biases examination. The unbounded Poisson
     likelihood is consistent: profiling out the documents leaves the multinomial likelihood of the
     clicks over factors given each document's total, which does not involve relevance. It ignores
-    the information that large click probabilities carry beyond that, which matters only where
-    clicks abound.
+    what large click probabilities tell beyond that, which matters only where clicks abound.
     """
     if cells.n_parts > 1 and cells.n_factors > MAX_DENSE:
         raise ValueError(
-            f"The cells of the log do not fit into memory, and it has {cells.n_factors} bias "
-            f"factors; expected at most {MAX_DENSE}. Merge factors, or take the log of a sample "
-            "of queries."
+            f"The cells of the log do not fit into memory, and then at most {MAX_DENSE} bias "
+            f"factors are possible; it has {cells.n_factors}. Merge factors, or take the log of "
+            "a sample of queries."
         )
     cells = cells.without_empty()
     if loss == "poisson":  # the other losses stay finite by their bounds
@@ -432,8 +440,8 @@ class LearnsRelevance(HasPublishedVariant):
         fit = fit_cells(cells, loss=loss, link=self._table_link, start=start)
         if not fit.converged:
             warn_user(
-                f"The embedding did not converge in {fit.n_iter} steps: a log of few impressions "
-                "per document and bias factor hardly determines them. Merge factors with "
+                f"The embedding did not converge in {fit.n_iter} steps: the log has too few "
+                "impressions per document and bias factor to determine it. Merge factors with "
                 "IdentifiabilityRepair, or use relevance='network'.",
                 ConvergenceWarning,
             )

@@ -71,18 +71,18 @@ class CascadeModel(ChainMixin, CountingModel):
     """Cascade model: the user scans down, clicks the first relevant document and leaves.
 
     Relevance is clicks over impressions, counted down to the first click, so that no EM is
-    needed. The model has at most one click per list: a second one has probability 0.
+    needed.
 
-    Use it only for logs of at most one click per list. With more clicks its perplexity is not
-    comparable with that of other models. Given the clicks above, each second click counts as 33
-    bits, with a warning from :func:`~skultr.metrics.perplexity_score`: a single one in a thousand
-    rows can decide a search.
+    Use it only for logs of at most one click per list: a second click has probability 0. With
+    more clicks its perplexity is not comparable with that of other models. Given the clicks
+    above, each second click counts as 33 bits, so that a single one in a thousand rows can decide
+    a search. :func:`~skultr.metrics.perplexity_score` warns of it.
 
     Parameters
     ----------
     prior : "empirical" or (float, float), default="empirical"
-        Pseudo-counts of clicks and of skips of a document; by default their Beta distribution
-        over documents, by maximum likelihood (empirical Bayes).
+        Pseudo-counts of clicks and of skips of a document. By default they are those of the Beta
+        distribution of click rates over documents, by maximum likelihood (empirical Bayes).
     {variant_of_counts}
 
     Attributes
@@ -130,8 +130,8 @@ class CascadeModel(ChainMixin, CountingModel):
         if below > 1e-9 * total:  # less is rounding
             warn_user(
                 f"Found {below:g} of {total:g} clicks below another click of the same "
-                "list: the cascade model has at most one click per list and does not use them. In "
-                "DCMModel and DBNModel, users may continue after a click.",
+                "list. They are not used: the cascade model has at most one click per list. Use "
+                "DCMModel or DBNModel, in which users may continue after a click.",
                 ClickDataWarning,
             )
         self._remember_rates(log, clicks, shown)
@@ -177,9 +177,9 @@ class DCMModel(ChainMixin, EMClickModel):
 
     Notes
     -----
-    The published estimate assumes that no row below the last click was examined, which
-    overestimates relevance and underestimates :math:`\lambda`. Here whether the user continued is
-    summed out.
+    The published estimate assumes that no row below the last click was examined. It therefore
+    overestimates relevance and underestimates :math:`\lambda`. This model does not assume it: it
+    sums over whether the user continued.
 
     References
     ----------

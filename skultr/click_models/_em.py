@@ -347,15 +347,14 @@ class DCTRModel(CountingModel):
 
     .. math:: P(c = 1) = \frac{a + n_{dc}}{a + b + n_d}
 
-    with :math:`n_d` impressions and :math:`n_{dc}` clicks of the document. It is a baseline that
-    reproduces the ranker which collected the clicks, because documents at the top were clicked
-    most.
+    with :math:`n_d` impressions and :math:`n_{dc}` clicks of the document. Use it as a baseline:
+    documents at the top were clicked most, so that the model reproduces the logged ranking.
 
     Parameters
     ----------
     prior : "empirical" or (float, float), default="empirical"
-        Pseudo-counts (a, b) of clicks and of skips, so that no click rate is exactly 0 or 1; by
-        default those of the Beta distribution of click rates over documents, by maximum
+        Pseudo-counts (a, b) of clicks and of skips, so that no click rate is exactly 0 or 1. By
+        default they are those of the Beta distribution of click rates over documents, by maximum
         likelihood (empirical Bayes).
     {variant_of_counts}
 
@@ -400,17 +399,17 @@ class RDCTRModel(CountingModel):
 
     P(click) of document d at rank k is its click rate there, with the click rates of all
     documents at rank k as prior. Relevance is the mean over ranks of its click rate divided by
-    the click rate of the rank,
+    the click rate of the rank:
 
-    .. math:: r_d = \frac{1}{K} \sum_{k=1}^{K} \frac{\mathrm{CTR}(d, k)}{\mathrm{CTR}(k)},
+    .. math:: r_d = \frac{1}{K} \sum_{k=1}^{K} \frac{\mathrm{CTR}(d, k)}{\mathrm{CTR}(k)}.
 
     It is 1 for a document with the mean click rate at every rank, and for unseen documents. It
-    may exceed 1: it ranks documents but is not a probability.
+    may exceed 1: use it to rank documents, not as a probability.
 
     Parameters
     ----------
     prior : "empirical" or (float, float), default="empirical"
-        Pseudo-counts of clicks and of skips at every rank; by default those of the Beta
+        Pseudo-counts of clicks and of skips at every rank. By default they are those of the Beta
         distribution of the click rates at each rank, by maximum likelihood.
     {variant_of_counts}
 
@@ -420,8 +419,8 @@ class RDCTRModel(CountingModel):
         ``relevance`` by ``doc`` (by number where the log has no such column).
     examination_ : DataFrame
         One row per bias factor (index ``bias``; the position, unless the log has a column
-        ``bias``): ``examination``, which is the click rate relative to the first factor and
-        assumes equal relevance at all ranks, ``impressions`` and ``clicks``.
+        ``bias``): ``examination``, ``impressions`` and ``clicks``. Examination is the click rate
+        relative to the first factor, which assumes equal relevance at all ranks.
     prior_ : ndarray of shape (n_factors, 2)
         Pseudo-counts by bias factor.
     n_features_in_ : int
@@ -431,8 +430,8 @@ class RDCTRModel(CountingModel):
     Notes
     -----
     The published sum is over the ranks at which a document was shown, so that documents shown at
-    more ranks score higher. With a prior, every document has a click rate at every rank, and the
-    sum is over all ranks.
+    more ranks score higher. Here the sum is over all ranks, because the prior gives every document
+    a click rate at every rank.
 
     References
     ----------

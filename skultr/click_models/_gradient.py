@@ -81,13 +81,17 @@ class DBNModel(ChainMixin, GradientClickModel):
     Parameters
     ----------
     continuation : float or None, default=None
-        :math:`\gamma`, estimated if None. With 1 users leave only when satisfied (the simplified
+        :math:`\gamma`, estimated if None. With 1, users leave only when satisfied (the simplified
         model).
     prior : "empirical", (float, float) or None, default="empirical"
-        Pseudo-counts of successes and failures of both attraction and satisfaction; by default
-        those of the Beta distribution of each over documents, by maximum likelihood (empirical
-        Bayes). That of satisfaction depends on attraction, see Notes. None: maximum likelihood of
-        the documents too, as in :class:`PBMModel`.
+        Pseudo-counts of successes and failures, for both attraction and satisfaction.
+
+        - ``"empirical"``: those of the Beta distribution of each over documents, by maximum
+          likelihood (empirical Bayes). The prior of satisfaction depends on attraction (see
+          Notes).
+        - None: no prior; documents are fitted by maximum likelihood, too, as in
+          :class:`PBMModel`.
+
     {steps}
     {variant}
     {solver}
@@ -102,8 +106,8 @@ class DBNModel(ChainMixin, GradientClickModel):
     {examination}
     log_posterior_ : ndarray of shape (n_rounds,)
         Log likelihood plus log prior after each round of EM; it never falls. With
-        ``solver="gradient"``, of the EM over the parameters that all documents share. It
-        is absent with ``solver="gradient"`` and a given continuation, when EM has no parameters.
+        ``solver="gradient"`` this is the EM over the parameters that all documents share. With
+        ``solver="gradient"`` and a given continuation there is no EM, and no such attribute.
     n_iter_ : int
         Number of EM steps; with ``solver="gradient"``, of epochs.
     network_, net_, history_
@@ -116,17 +120,18 @@ class DBNModel(ChainMixin, GradientClickModel):
 
     Notes
     -----
-    Where the user stopped below the last click is summed out exactly, also in lists without
-    clicks, and the end of a list is not evidence about continuation. The published counts of the
-    simplified model treat every last click as satisfaction and all rows below as not examined;
-    they estimate the model only if users always stop at a click.
+    *Below the last click* the model sums exactly over the rows at which the user may have stopped,
+    also in lists without clicks. The end of a list is not evidence about continuation. The
+    published counts of the simplified model treat every last click as satisfaction, and all rows
+    below as not examined. They estimate the model only if users always stop at a click.
 
-    Only clicks tell of satisfaction. It is known much less well than attraction, and its errors
-    would decide the order by :math:`a_d s_d`. Its prior is therefore that of documents of the same
-    attraction: the logit of the prior mean is a line in the logit of :math:`a_d`, whose slope the
-    clicks choose. In logs of such users (``make_ltr``, 100,000
-    sessions over 150 queries, three seeds) the rank correlation of relevance is 0.79, against 0.68
-    with one prior for all documents; with 3,000 sessions 0.45 and 0.42.
+    *Satisfaction* is known much less well than attraction, because only clicks tell of it. With
+    one prior for all documents its errors would decide the order by :math:`a_d s_d`. Its prior is
+    therefore that of documents of the same attraction: the logit of the prior mean is a line in
+    the logit of :math:`a_d`, and its slope is estimated from the clicks. In logs of such users
+    (``make_ltr``, 100,000 sessions over 150 queries, three seeds) the rank correlation of
+    relevance is 0.79, against 0.68 with one prior for all documents. With 3,000 sessions it is
+    0.45 against 0.42.
 
     References
     ----------

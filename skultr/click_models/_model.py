@@ -31,9 +31,9 @@ _MAX_CELLS = 1 << 16
 _ENTRIES = {
     "prior": """\
 prior : "empirical", (float, float) or None, default="empirical"
-    Pseudo-counts of clicks and of skips of an examined document; by default those of their
-    Beta distribution over documents, by maximum likelihood (empirical Bayes). None: maximum
-    likelihood of the documents too, as in :class:`PBMModel`.""",
+    Pseudo-counts of clicks and of skips of an examined document. "empirical" takes those of
+    their Beta distribution over documents, by maximum likelihood (empirical Bayes). None fits
+    documents by maximum likelihood, too, as in :class:`PBMModel`.""",
     "variant": """\
 variant : {"default", "published"}, default="default"
     "published" is maximum likelihood as in studies of click models, where documents of few
@@ -42,12 +42,12 @@ variant : {"default", "published"}, default="default"
     "variant_of_counts": """\
 variant : {"default", "published"}, default="default"
     "published" adds one click and one skip to the counts of every document, as programs of
-    click models do, whatever the click rates of documents are.
+    click models do. It ignores what click rates are usual in the log.
     {published}""",
     "steps": """\
 tol : float, default=1e-8
-    Least gain of the log posterior in a round, divided by the number of impressions; EM stops
-    below it.
+    EM stops when a round gains less than this: the gain of the log posterior divided by the
+    number of impressions.
 max_iter : int, default=1000
     Largest number of EM steps.""",
     "solver": """\
@@ -131,7 +131,7 @@ class BaseClickModel(BaseRanker):
         Returns
         -------
         relevance : ndarray of shape (n_rows,)
-            The prior mean, with a warning, for documents that are not in the training log.
+            Documents that are not in the training log get the prior mean, with a warning.
         """
         check_is_fitted(self)
         return self._relevance(self._row_parameters(X, qid, doc))
@@ -158,8 +158,8 @@ class BaseClickModel(BaseRanker):
             The clicks of X, 0 or 1. Needed with ``conditional=True`` by models in which a click
             depends on the clicks above it.
         conditional : bool, default=True
-            True: P(click | clicks above); the probability of the clicks of a list is the product
-            over its rows of P(click) where it was clicked and 1 - P(click) where not. False:
+            True: P(click | clicks above). The probability of the clicks of a list is then a
+            product over its rows: P(click) for a clicked row, 1 - P(click) for another. False:
             P(click), not conditional on any click of the list.
         qid, session, doc, position, bias : array-like of shape (n_rows,), default=None
             Roles of the rows; a keyword wins over a column of the same name.
@@ -172,7 +172,8 @@ class BaseClickModel(BaseRanker):
         Raises
         ------
         ValueError
-            If ``y`` is needed but missing or not 0 or 1, or a list has two rows at one position.
+            If ``y`` is needed and missing, or not 0 or 1; or if a list has two rows at one
+            position.
         """
         check_is_fitted(self)
         clicks = self._seen_clicks(X, y) if conditional and self._reads_clicks else None
@@ -245,8 +246,8 @@ class BaseClickModel(BaseRanker):
         X : DataFrame, array-like or sparse matrix of shape (n_rows, n_columns)
             A click log.
         y : array-like of shape (n_rows,)
-            Clicks. With click rates, models that depend on the clicks above are scored by P(click)
-            not conditional on any click, with a warning.
+            Clicks. If they are click rates, models in which a click depends on the clicks above
+            are scored by P(click) not conditional on any click, with a warning.
         sample_weight : array-like of shape (n_rows,), default=None
             Multiplies ``impressions``, relative to its mean: a common factor changes nothing.
         qid, session, doc, position, bias, impressions : array-like of shape (n_rows,), \
@@ -267,10 +268,9 @@ class BaseClickModel(BaseRanker):
         conditional = bool(np.isin(rate, (0, 1)).all())
         if self._reads_clicks and not conditional:
             warn_user(
-                "score got click rates, which do not determine what was clicked together: the "
-                "model is scored by P(click) not conditional on any click. Pass one row per shown "
-                "document of each session, with clicks 0 or 1, to score it given the clicks "
-                "above.",
+                "score got click rates, which do not tell what was clicked together: the model is "
+                "scored by P(click) not conditional on any click. To score it given the clicks "
+                "above, pass one row per shown document of each session, with clicks 0 or 1.",
                 ClickDataWarning,
             )
         probability = self.predict_click(X, rate, conditional=conditional, doc=doc, **roles)
@@ -285,10 +285,10 @@ class BaseClickModel(BaseRanker):
     def _read_engine(self, X, y, sample_weight, roles, *, reset):
         if self._reads_clicks:
             raise TypeError(
-                f"X is a lazy frame ({type(X).__module__}.{type(X).__name__}); "
-                f"{type(self).__name__} reads which clicks fell into the same result page, so "
-                "that neither counts by the engine nor skultr.aggregate_clicks can replace the "
-                "rows. Collect the log, or the log of a sample of queries; or use PBMModel, which "
+                f"X is a lazy frame ({type(X).__module__}.{type(X).__name__}), but "
+                f"{type(self).__name__} needs its rows: it reads which clicks fell into the same "
+                "result page, and counts by the engine or skultr.aggregate_clicks do not keep "
+                "that. Collect the log, or the log of a sample of queries; or use PBMModel, which "
                 "reads counts."
             )
         return super()._read_engine(X, y, sample_weight, roles, reset=reset)
@@ -312,8 +312,8 @@ class BaseClickModel(BaseRanker):
         """
         if self._attraction is None:
             raise ValueError(
-                f"{type(self).__name__} does not model examination, which propensities are; "
-                "expected UBMModel, DCMModel, DBNModel or PBMModel."
+                f"{type(self).__name__} gives no propensities, because it does not model "
+                "examination; expected UBMModel, DCMModel, DBNModel or PBMModel."
             )
         # Rates do not tell what was clicked together.
         conditional = self._reads_clicks and np.isin(y, (0, 1)).all()
@@ -449,8 +449,8 @@ class TableClickModel(BaseClickModel):
             first = python_value(names[np.argmax(unseen)])
             warn_user(
                 f"Found documents that are not in the training log in {int(unseen.sum())} of "
-                f"{len(place)} rows (first: {first!r}): they get the prior mean. A model of "
-                "features (solver='gradient', or a ranker) distinguishes them.",
+                f"{len(place)} rows (first: {first!r}). They all get the prior mean. To tell them "
+                "apart, use a model of features (solver='gradient', or a ranker).",
                 AssumptionWarning,
             )
         return place
@@ -491,9 +491,8 @@ def warn_about_unknown(unknown, position):
     if unknown.any():
         warn_user(
             f"Found {count_of(int(unknown.sum()), 'row')} at a position that is not in the "
-            f"training log, such as {python_value(position[unknown][0])!r}: users are assumed to "
-            "browse there as at the nearest known position above. Train on lists as long as those "
-            "to predict.",
+            f"training log, such as {python_value(position[unknown][0])!r}. They are predicted as "
+            "if at the nearest known position above. Train on lists as long as those to predict.",
             AssumptionWarning,
         )
 
@@ -516,10 +515,10 @@ def click_patterns(log):
         split = np.logical_or.reduceat(partly, log.offsets[:-1])
         warn_user(
             f"Found click rates between 0 and 1 in {int(split.sum())} of {log.n_lists} lists (an "
-            "aggregated or graded log): which rows were clicked together is not known. They are "
-            "assumed to be clicked together as often as their rates allow (approximately, in "
-            f"lists of more than {MOST_RATES.value} rates). Models of whole lists need one row "
-            "per shown document of each session, with clicks 0 or 1.",
+            "aggregated or graded log). They do not tell which rows were clicked together. Rows "
+            "are assumed to be clicked together as often as their rates allow (approximately, in "
+            f"lists of more than {MOST_RATES.value} rates). Better pass one row per shown "
+            "document of each session, with clicks 0 or 1.",
             ClickDataWarning,
         )
         log, clicked, weight = _split(log, weight, split)
@@ -560,8 +559,8 @@ def _list_weights(log):
     if uneven:
         warn_user(
             f"Found rows with different impressions (or sample weights) in {uneven} of "
-            f"{log.n_lists} lists. A list is seen as a whole: it gets the mean of its rows as "
-            "weight. Give all rows of a list the same number of impressions.",
+            f"{log.n_lists} lists. A list has one weight, here the mean of its rows. Give all "
+            "rows of a list the same number of impressions.",
             ClickDataWarning,
         )
     return np.where(high > low, mean, low)  # the mean of equal numbers would be rounded

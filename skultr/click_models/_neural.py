@@ -269,10 +269,13 @@ class NCMModel(NeuralClickModel):
 
     A click depends on all clicks above, so that P(click) not conditional on them is a sum over
     2^(k − 1) patterns of clicks. It is estimated from ``n_samples`` patterns drawn from the model.
-    The random numbers are evenly spread and the same for every list and in every call, so that
-    the result is reproducible. With 64 samples the error is at most about 0.02 (0.004 in root
-    mean square at the worst of ten positions, measured on a DBN log). It is slow, with about
-    1,700 sessions per second; P(click) given the clicks above needs one pass only.
+
+    - The result is reproducible: the random numbers are evenly spread, and the same for every
+      list and in every call.
+    - With 64 samples the error is at most about 0.02 (0.004 in root mean square at the worst of
+      ten positions, measured on a DBN log).
+    - It is slow: about 1,700 sessions per second. P(click) given the clicks above needs one pass
+      only.
 
     Below the deepest position of the training log the recurrent network extrapolates, with a
     warning. Unseen documents get the mean vector, with a warning.
@@ -368,8 +371,8 @@ class CACMModel(NeuralClickModel):
     Relevance is determined up to one factor, which examination absorbs. Positions and documents
     that are not in the training log are treated as in :class:`NCMModel`.
 
-    The recurrent network does not read the documents above. If rankings hardly vary, they
-    determine the next document, and the network would mistake its relevance for examination.
+    The recurrent network does not read the documents above. If rankings hardly vary, the documents
+    above determine the next one, and the network would mistake its relevance for examination.
 
     References
     ----------

@@ -164,13 +164,14 @@ class PBMModel(ProductModel):
           examination of their positions is underestimated. Neighbouring positions form groups of
           100 impressions, and a rare position is pulled toward its group with the weight of 20
           impressions. If users are not position-based, this prior can fit clicks of the logged
-          rankings better, and those of others worse: perplexity 1.270 for 1.278, and 1.317 for
-          1.273, with users of the user browsing model and 850 sessions per query.
+          rankings better, and those of other rankings worse. With users of the user browsing
+          model and 850 sessions per query, perplexity was 1.270 instead of 1.278 on logged
+          rankings, and 1.317 instead of 1.273 on others.
         - (float, float): pseudo-counts of clicks and of skips of an examined document.
-        - None: maximum likelihood, as in studies of click models without priors. It is the optimum
-          that gradient descent on one free number per document approaches. Documents without
-          clicks then have relevance near 0, which new clicks contradict: perplexity suffers on
-          small logs.
+        - None: maximum likelihood, as in studies of click models without priors. Gradient descent
+          on one free number per document approaches the same optimum. Documents without clicks
+          then have relevance near 0, which new clicks contradict: perplexity suffers on small
+          logs.
 
         With ``solver="gradient"`` only examination has a prior, that of ``"empirical"``.
     {steps}
@@ -181,25 +182,25 @@ class PBMModel(ProductModel):
     ----------
     documents_ : DataFrame
         ``relevance`` by ``doc`` (by number where the log has no such column): P(click) at the
-        first position. With ``prior="logged"`` it is the posterior mean, beside ``prior_mean``
-        and the ends ``lower`` and ``upper`` of the 95 % interval. The interval allows for the
-        error of examination. It covered 92 to 99 % of the relevances in the worlds of
-        :func:`~skultr.propensity.relevance_labels` (least with Zipf traffic).
+        first position. With ``prior="logged"`` it is the posterior mean, and there are also
+        ``prior_mean`` and the ends ``lower`` and ``upper`` of the 95 % interval. The interval
+        allows for the error of examination. It covered 92 to 99 % of the relevances in the
+        simulations of :func:`~skultr.propensity.relevance_labels` (least with Zipf traffic).
         ``effective_sample`` is the number of impressions at the first position that would have
         been examined as often.
     examination_ : DataFrame
         One row per bias factor (index ``bias``; the position, unless the log has a column
-        ``bias``): ``examination`` relative to the first factor; ``standard_error`` of its
-        logarithm and the ends ``lower`` and ``upper`` of its 95 % interval, NaN with other priors
-        than "logged"; ``impressions`` and ``clicks``. On Plackett-Luce logs the interval covered
-        93 to 98 % of the true values.
+        ``bias``): ``examination`` relative to the first factor, ``standard_error`` of its
+        logarithm, the ends ``lower`` and ``upper`` of its 95 % interval, ``impressions`` and
+        ``clicks``. Errors and intervals are NaN with other priors than "logged". On Plackett-Luce
+        logs the interval covered 93 to 98 % of the true values.
     log_posterior_ : ndarray of shape (n_rounds,)
         Log likelihood plus log prior after each round of EM; it never falls. With
-        ``solver="gradient"``, of the EM over the parameters that all documents share. Not with
-        ``prior="logged"``, which needs no EM.
+        ``solver="gradient"`` this is the EM over the parameters that all documents share. With
+        ``prior="logged"`` there is no EM, and no such attribute.
     n_iter_ : int
-        Number of EM steps; with ``prior="logged"``, of Newton steps for examination; with
-        ``solver="gradient"``, of epochs.
+        Number of EM steps. With ``prior="logged"`` it counts Newton steps for examination, and
+        with ``solver="gradient"`` epochs.
     network_, net_, history_
         Only with ``solver="gradient"``: scaling and network, the skorch net that trained it
         (which pickles leave out), and the learning curves by epoch.

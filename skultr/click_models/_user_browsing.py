@@ -38,9 +38,9 @@ class UBMModel(ProductModel):
 
         - ``"logged"``: a gamma distribution whose mean falls with the place of the document in
           the logged ranking, as in :class:`PBMModel`. Examination comes from the same documents at
-          several pairs of rank and last click, so that the prior does not move it.
+          several pairs of rank and last click, and the prior does not change it.
         - ``"empirical"``: one Beta distribution for all documents, by maximum likelihood. Poor
-          documents are shown deep, so that part of their few clicks lowers examination.
+          documents are shown deep, and this prior blames examination for part of their few clicks.
         - (float, float): pseudo-counts of clicks and of skips of an examined document.
         - None: as in :class:`PBMModel`.
 
@@ -60,11 +60,11 @@ class UBMModel(ProductModel):
         the first rank, ``impressions`` and ``clicks``.
     log_posterior_ : ndarray of shape (n_rounds,)
         Log likelihood plus log prior after each round of EM; it never falls. With
-        ``solver="gradient"``, of the EM over the parameters that all documents share. Not with
-        ``prior="logged"``, which needs no EM.
+        ``solver="gradient"`` this is the EM over the parameters that all documents share. With
+        ``prior="logged"`` there is no EM, and no such attribute.
     n_iter_ : int
-        Number of EM steps; with ``prior="logged"``, of Newton steps for examination; with
-        ``solver="gradient"``, of epochs.
+        Number of EM steps. With ``prior="logged"`` it counts Newton steps for examination, and
+        with ``solver="gradient"`` epochs.
     network_, net_, history_
         Only with ``solver="gradient"``: scaling and network, the skorch net that trained it
         (which pickles leave out), and the learning curves by epoch.
@@ -86,13 +86,17 @@ class UBMModel(ProductModel):
     Notes
     -----
     Long lists have many pairs of ranks, most of them rare. With ``prior="logged"`` log examination
-    is the sum of an effect of the rank, an effect of the distance :math:`k - l` where a row above
-    was clicked, and a deviation of the pair. How large deviations are is learned, too. All of them
-    maximise the conditional likelihood of where the clicks of each document fell.
+    is the sum of
+
+    - an effect of the rank,
+    - an effect of the distance :math:`k - l`, if a row above was clicked, and
+    - a deviation of the pair, whose usual size is learned, too.
+
+    They maximise the conditional likelihood of where the clicks of each document fell.
 
     With other priors EM fits one parameter per rank for rows without a click above, and one per
-    distance for others. It then pulls each pair toward it with the weight of 20 impressions.
-    Neighbours with fewer than 100 impressions share their parameters.
+    distance for others. It then pulls each pair toward this parameter with the weight of 20
+    impressions. Neighbours with fewer than 100 impressions share their parameters.
 
     A rank below the training lists gets the examination of their last rank at the same distance
     from the last click, with a warning.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
@@ -19,7 +18,8 @@ from .._log._lookalikes import FeatureSample, orders_lists, outcomes_of, rows_to
 from .._log._roles import OUTCOME, as_numbers, is_role, numbers
 from .._log._segments import encode, offsets_from_sorted, pair_codes
 from .._log._units import units_in
-from ..identifiability import IdentifiabilityGraph
+from ._role_names import NAMES, first_named, plain_name
+from ._role_values import Columns, Proposal, RoleFinder
 from ._thresholds import DEEPEST_POSITION, FEW_PER_PAGE, HIGHEST_GRADE
 
 #: What code needs before it can train, in words.
@@ -33,53 +33,15 @@ NEEDED = {
 _WORDS = {"yes": "no", "true": "false", "y": "n", "t": "f", "ja": "nein", "oui": "non"}
 #: Kinds of columns of text.
 TEXT = nw.String | nw.Categorical | nw.Enum
-#: Names that columns of a role often have, those that say most first.
-NAMES = {
-    "qid": "qid query_text query search_term search_query user_query keywords keyword search_text "
-    "term phrase query_string query_id queryid search_phrase q",
-    "session": "session session_id page_view_id pageview_id search_id serp_id request_id "
-    "impression_id list_id page_id query_id view_id pageview page_view search_session_id "
-    "event_group",
-    "doc": "doc doc_id docid document document_id sku product_id product item_id item asin url "
-    "object_id listing_id article_id result_id hit_id hotel_id video_id doc_url product_sku page "
-    "page_url landing_page",
-    "position": "position pos rank slot item_position display_position ordinal serp_rank "
-    "display_rank result_rank position_shown ranking place index",
-    "click": "click clicked is_click is_clicked was_clicked clicks n_clicks click_count "
-    "click_bool has_click ctr click_rate clicked_flag click_flag",
-    "user": "user user_id userid customer customer_id visitor visitor_id client_id member_id "
-    "account_id uid user_hash shopper_id",
-    "impressions": "impressions n_impressions impression_count views n_views shows",
-    "production": "production production_score ltr_score model_score ranker_score ranking_score "
-    "served_score logged_score old_score",
-    "propensity": "propensity examination exam_probability",
-    "relevance": "relevance grade judgment relevance_label human_label annotation",
-}
 _OUTCOME = re.compile(
     "cart|purchas|order|bought|conver|dwell|book|revenue|checkout|sale|basket|wishlist|favou?rite"
 )
 
 
 # Roles ------------------------------------------------------------------------------------
-def _plain(name):
-    """A name in lower case, with underscores between words."""
-    # queryId and "query id" are query_id.
-    parted = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", str(name))
-    return re.sub(r"[^a-z0-9]+", "_", parted.lower())
-
-
-def first_named(names: list[str], role: str, fits: Callable[[str], bool]) -> str | None:
-    """The column that probably has a role: by its name, and by its values."""
-    # Of columns with the same plain name, the first counts.
-    plain = {_plain(name): name for name in reversed(names)}
-    # The names that say most come first.
-    usual = NAMES[role].split()
-    found = (plain[each] for each in usual if each in plain)
-    return next((name for name in found if fits(name)), None)
-
-
 def _proposed(frame, numbers, rename):
-    """The roles of columns that do not have their names yet; those of ``rename`` are given."""
+    """The roles of columns that do not have their names yet, and the proposals of these roles;
+    those of ``rename`` are given."""
     names = frame.columns
     roles = {name: name for name in names if is_role(name)}
     # Where another column is to be the click, the one of this name is an outcome.
@@ -87,15 +49,37 @@ def _proposed(frame, numbers, rename):
         roles["click"] = "outcome_click"
     checks = _checks(frame, numbers, {*roles.values(), *rename.values()})
     roles |= rename
+    finder = RoleFinder(*_comparable(frame, numbers, roles))
+    proposals = finder.proposals()
+    roles |= {each.name: each.role for each in proposals if not each.others}
+    is_open = {each.role for each in proposals if each.others}
     # Roles in the order of NAMES: what one has taken is no longer free for the next.
     for role in NAMES:
-        if role in roles.values():
+        if role in roles.values() or role in is_open:
             continue
         free = [name for name in names if name not in roles]
+        if role == "user" and finder.page is not None:
+            free = [name for name in free if finder.may_be_user(name)]
         name = first_named(free, role, checks[role])
         if name is not None:
             roles[name] = role
-    return roles
+            proposals.append(Proposal(name, role, "its name alone says so", "low"))
+    return roles, proposals
+
+
+def _comparable(frame, numbers, roles):
+    """What roles are found from by values: columns, those that may be ids, and known roles."""
+    codes = {}
+    ids = []
+    for name in frame.columns:
+        column = frame[name]
+        if name not in roles and (column.dtype.is_float() or column.dtype.is_nested()):
+            continue
+        codes[name] = encode(value_bits(column))[0].astype(np.int64)
+        if name not in roles and not column.dtype.is_temporal() and codes[name].any():
+            ids.append(name)
+    known = {role: name for name, role in roles.items()}
+    return Columns(codes, {n: v for n, v in numbers.items() if v is not None}), ids, known
 
 
 def _checks(frame, numbers, known_roles):
@@ -125,7 +109,7 @@ def _checks(frame, numbers, known_roles):
 
 def _names_documents(name, dtype):
     """Whether a column may hold ids of documents; a page that is a number is one of results."""
-    return not dtype.is_float() and (_plain(name) != "page" or isinstance(dtype, TEXT))
+    return not dtype.is_float() and (plain_name(name) != "page" or isinstance(dtype, TEXT))
 
 
 def _within(values, low, high, *, whole=False):
@@ -142,21 +126,13 @@ def _yes(column):
     """The word for 1 in a column of two words such as "yes" and "no", None in any other."""
     if not isinstance(column.dtype, TEXT):
         return None
+    # A missing value is one of them: such a column has three.
     values = column.unique().to_list()
     if len(values) != 2:
         return None
     words = {str(value).strip().lower(): value for value in values}
     found = [words[yes] for yes, no in _WORDS.items() if {*words} == {yes, no}]
     return found[0] if found else None
-
-
-def _counts_up(values):
-    """Whether sorted pages, of more than two rows (else clicks count, too), count from 0 or 1."""
-    starts = values == values.min()
-    has_several = 2 < 2 * starts.sum() < len(values)
-    if not has_several or not starts[0] or values[0] not in (0, 1):
-        return False
-    return bool((starts[1:] | (np.diff(values) == 1)).all())
 
 
 # The log under its roles ------------------------------------------------------------------
@@ -166,12 +142,12 @@ class LogTable:
     def __init__(self, frame: nw.DataFrame[Any], rename: dict[str, str]) -> None:
         self.frame = frame
         self.numbers = {name: _as_floats(frame[name]) for name in frame.columns}
-        self.roles = _proposed(frame, self.numbers, rename)
+        self.roles, self.proposals = _proposed(frame, self.numbers, rename)
         # Queries, documents and pages as codes; without a role all rows are one.
         query = self._name_of("qid")
-        self.query = self._codes(query)
-        self.doc = self._codes(query, self._name_of("doc"))
-        self.page = self._codes(query, self._name_of("session"))
+        self.query = self.codes(query)
+        self.doc = self.codes(query, self._name_of("doc"))
+        self.page = self.codes(query, self._name_of("session"))
         self.page_starts = np.unique(self.page, return_index=True)[1]
         self.clicks = self._numbers_of("click")
         self.impressions = self._numbers_of("impressions")
@@ -183,7 +159,7 @@ class LogTable:
             del self.roles[production]
         self.outcomes = self._outcomes()
         for name in self.outcomes:
-            self.roles.setdefault(name, f"{OUTCOME}{_plain(name)}")
+            self.roles.setdefault(name, f"{OUTCOME}{plain_name(name)}")
         self.rename = {name: role for name, role in self.roles.items() if name != role}
         self.words = self._words()
         self._group_features()
@@ -197,12 +173,7 @@ class LogTable:
         return self.numbers.get(self._name_of(role))
 
     def _find_position(self):
-        """Set the positions from 1; without a name, by a column that counts the rows of pages."""
-        self.places = []
-        if self._name_of("position") is None:
-            self.places = self._free(self._counts)
-            if len(self.places) == 1:
-                self.roles[self.places[0]] = "position"
+        """Set the positions from 1."""
         self.position = self._numbers_of("position")
         self.starts_at_0 = self.position is not None and bool(np.nanmin(self.position) == 0)
         if self.starts_at_0:
@@ -219,18 +190,20 @@ class LogTable:
 
     def _group_features(self):
         """Set the columns without a role: of pages, of times, and features."""
+        # A time of the page is both of the page and a time, and no feature.
         free = [name for name in self.frame.columns if name not in self.roles]
         self.page_columns = [name for name in free if self._is_of_page(name)]
         self.times = [name for name in free if self.frame[name].dtype.is_temporal()]
         others = {*self.page_columns, *self.times}
         self.features = [name for name in free if name not in others]
 
-    def _codes(self, *names):
+    def codes(self, *names: str | None) -> Any:
         """Codes of the distinct values of columns; None stands for one value."""
         code = np.zeros(len(self.frame), dtype=np.int64)
         for name in names:
             if name is None:
                 continue
+            # Ids of documents are those of a query: the codes so far are the first part.
             own, ids = encode(value_bits(self.frame[name]))
             code = encode(pair_codes(code, own, len(ids)))[0]
         return code
@@ -244,10 +217,6 @@ class LogTable:
             if fits(values):
                 free.append(name)
         return free
-
-    def _counts(self, values):
-        """Whether a column counts the rows of pages: in the order of the log, or in any."""
-        return _counts_up(values) or _counts_up(values[np.lexsort((values, self.page))])
 
     def _orders_pages(self, name):
         """Whether pages stand in the order of a score, as of the ranker that served them."""
@@ -274,7 +243,7 @@ class LogTable:
             return True
         clicked = self.clicks > 0
         # The name alone is not enough: an outcome is 0 where nothing was clicked.
-        if _OUTCOME.search(_plain(name)) and not values[~clicked].any():
+        if _OUTCOME.search(plain_name(name)) and not values[~clicked].any():
             return True
         # Without documents, rows of a query are compared.
         group = self.doc if self.doc.any() else self.query
@@ -316,6 +285,7 @@ class LogTable:
     def faults(self, errors: list[Any]) -> list[str]:
         """What must be mended before a fit: roles that are missing, errors, wrong units."""
         found = [self._missing_role(role) for role in self.missing]
+        # Several checks may find the same.
         found += dict.fromkeys(map(str, errors))
         found += [message for unit, message in self.units if unit.is_error]
         if self.starts_at_0:
@@ -324,10 +294,8 @@ class LogTable:
 
     def _missing_role(self, role):
         """The sentence about a role that no column looks like."""
-        maybe = []
-        if role == "position":
-            maybe = self.places
-        elif role == "click":
+        maybe = [name for each in self.proposals if each.role == role for name in each.others]
+        if role == "click" and not maybe:
             maybe = self._free(lambda values: np.isin(values, (0, 1)).all() and np.ptp(values) > 0)
         guesses = "".join(f"It may be {name!r}. " for name in maybe)
         return (
@@ -353,11 +321,6 @@ class LogTable:
             f"{name!r} is decided by the click: an outcome, never a feature (renamed)."
             for name in self.outcomes
         ]
-        remarks += [
-            f"{name!r} counts the rows of each page: the position, by its values."
-            for name in self.places
-            if name in self.roles
-        ]
         remarks += self._faults_of_outcomes()
         remarks += [message for unit, message in self.units if not unit.is_error]
         remarks += self._added_up(log)
@@ -369,6 +332,7 @@ class LogTable:
         found = []
         for name, role in self.roles.items():
             values = self.numbers[name]
+            # A fit reads no outcome, and so would not tell.
             if role.startswith(OUTCOME) and values is not None:
                 faults = faults_in({"outcome": values}, called={"outcome": repr(name)})
                 found += [message for _, message in faults]
@@ -452,14 +416,6 @@ class LogTable:
                 "learn from."
             )
 
-    def verdict(self, log: Any) -> str:
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                return IdentifiabilityGraph.from_log(log, click="click").summary()
-        except (TypeError, ValueError) as error:
-            return f"Unknown: {error}"
-
     def by_position(self, log: Any) -> pd.DataFrame:
         rate, _ = self._rate(log)
         if self.position is None or rate is None or (self.position % 1 > 0).any():
@@ -469,10 +425,19 @@ class LogTable:
         table = pd.DataFrame(
             {"position": self.position, "impressions": weight, "clicks": rate * weight}
         )
+        # Candidates that nobody saw have no position.
         table = table[np.isfinite(table).all(axis=1)]
         table = table.groupby(table["position"].astype(int))[["impressions", "clicks"]].sum()
         table = table.round().astype(int)
         return table.assign(**{"click rate": table["clicks"] / table["impressions"]})[:20]
+
+    def reasons(self) -> pd.DataFrame:
+        """Why columns got their roles, and how sure that is."""
+        taken = [each for each in self.proposals if self.roles.get(each.name) == each.role]
+        rows = {each.name: (each.role, each.confidence, each.reason) for each in taken}
+        return pd.DataFrame.from_dict(
+            rows, orient="index", columns=["role", "confidence", "reason"]
+        )
 
     # Columns ----------------------------------------------------------------------------
     def columns(self) -> pd.DataFrame:
@@ -485,7 +450,9 @@ class LogTable:
             column = self.frame[name]
             values = self.numbers[name]
             missing = column.is_null() if values is None else np.isnan(values)
-            varies = change = np.nan
+            # Where a role is missing, it may be that of the documents.
+            varies = np.nan
+            change = np.nan
             if name in self.features and not self.missing:
                 varies, change = self._change(name, by_document)
             kind = str(column.dtype).split("(")[0]

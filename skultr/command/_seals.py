@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from .._base._writing import folder_beside, refuse_to_replace
@@ -50,16 +50,16 @@ def sum_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def refuse_page(path: Path, source: str) -> None:
-    """Raise an error if a page at ``path`` would replace ``source`` or another's file."""
-    refuse_to_replace(path, lambda page: sums_in(page) is not None, "a report", [source])
+def refuse_page(path: Path, sources: Sequence[str]) -> None:
+    """Raise an error if a page at ``path`` would replace a source or another's file."""
+    refuse_to_replace(path, lambda page: sums_in(page) is not None, "a report", sources)
 
 
-def replace_page(path: Path, text: str, source: str) -> None:
+def replace_page(path: Path, text: str, sources: Sequence[str]) -> None:
     """Write a page, whole or not at all."""
     # Written beside, and then moved: whoever reads meanwhile has the old page or the new one.
     with folder_beside(path) as folder:
         write_sealed(folder / "page", text, {})
         # Again: another program may have put a file here since.
-        refuse_page(path, source)
+        refuse_page(path, sources)
         (folder / "page").replace(path)

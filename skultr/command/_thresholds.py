@@ -40,3 +40,51 @@ LEAST_QUERIES = Threshold(
     "a quarter of fewer is too few to hold out",
     "choice",
 )
+PAGES_WHOLE = Threshold(
+    0.9,
+    "share of places filled once from which the rows with one value of a column are a page",
+    "logs that lost one row in twenty have .95; visits of two queries have .5",
+    "studies/roles",
+)
+SAME_GRAIN = Threshold(
+    0.8,
+    "share of the highest recurrence from which two columns tell queries or documents alike",
+    "a title recurs like its document, a category of ten queries a tenth as often as one",
+    "studies/roles",
+)
+LEAST_FALL = Threshold(
+    3,
+    "standard errors by which a column of 0 and 1 falls with the position, to be the click",
+    "one column in a thousand that does not depend on the position falls so by chance",
+    "theory",
+)
+LEAST_ROWS = Threshold(
+    200,
+    "rows from which roles are proposed by values",
+    "in fewer, chance counts up, falls and recurs, too",
+    "choice",
+)
+CLEAR_LIFT = Threshold(
+    1.5,
+    "times that documents recur more often within a column than overall, to be the query",
+    "pages of one query share documents; those of a device or a day do not",
+    "studies/roles",
+)
+BUSY_USER = Threshold(
+    50,
+    "times the pages of the median user above which a user may be a bot",
+    "people who search all day have some tens of times the pages of others",
+    "choice",
+)
+REPEATED_PAGES = Threshold(
+    0.05,
+    "share of pages that repeat a page of their user above which the report says so",
+    "fewer change no rate by more than their own share",
+    "choice",
+)
+PAGE_JUMP = Threshold(
+    1.2,
+    "times the click rate of the position above from which a new page may begin",
+    "beside three standard errors: within pages, rates fall but for chance",
+    "choice",
+)

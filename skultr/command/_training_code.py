@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from .._log._estimator import DROP, RENAME
 from .._log._faults import ADD_ONE
 from .._log._lookalikes import features_that_name
 from ._log_columns import NEEDED, TEXT, LogTable
+from ._log_files import Files, reading_code
+from ._log_verdict import LogVerdict
 from ._thresholds import FEW_TEXTS
 
 # Pairs of lines are for pandas and for Polars.
-_READS_JSON = (
-    "log = pd.read_json({0!r}, lines=True)",
-    "log = pl.read_ndjson({0!r}, infer_schema_length=None)",
-)
-#: What reads a file, by its suffix.
-READS_FILE = {
-    ".parquet": ("log = pd.read_parquet({0!r})", "log = pl.read_parquet({0!r})"),
-    ".csv": ("log = pd.read_csv({0!r})", "log = pl.read_csv({0!r}, infer_schema_length=None)"),
-    ".ndjson": _READS_JSON,
-    ".jsonl": _READS_JSON,
-}
 #: Words become clicks or outcomes.
 _COMPARES_WORD = (
     "log[{0!r}] = log[{0!r}] == {1!r}",
@@ -42,16 +31,43 @@ candidates = candidates.with_columns(rank=rank)""",
 )
 
 
-def training_code(table: LogTable, mends: list[tuple[str, str]], source: str) -> str:
+#: Where a model runs, the format of its file, and the file.
+ENGINES = {
+    "python": ("", ""),
+    "opensearch": ("xgboost+json", "model.json"),
+    "elasticsearch": ("elastic", "model.json"),
+    "solr": ("solr", "model.json"),
+    "vespa": ("lightgbm", "model.json"),
+    "onnx": ("onnx", "model.onnx"),
+}
+#: What the code says of a log that is not enough, by the level of its verdict.
+_WARNINGS = {
+    "no": "# CAUTION: these clicks do not separate place from quality. A model repeats the order.",
+    "faulty": "# CAUTION: the log has faults. Mend those that no line below mends.",
+    "barely": "# With care: at some places the clicks determine little. See the report.",
+}
+
+
+def training_code(
+    table: LogTable,
+    mends: list[tuple[str, str]],
+    files: Files | None,
+    engine: str,
+    verdict: LogVerdict,
+) -> str:
     """The lines that read and train; while a role is not known, those that rename, to complete."""
     is_polars = table.frame.implementation.is_polars()
-    lines = _reading(table, source, is_polars)
+    lines = _reading(table, files, is_polars)
     if table.missing:
         lines += _mending(table, mends, is_polars)
         return "\n".join(lines)
     text = [name for name in table.features if isinstance(table.frame[name].dtype, TEXT)]
     encoded = [name for name in text if table.frame[name].n_unique() <= FEW_TEXTS.value]
     # The code must name every column that no ranker should read.
+    is_exported = engine != "python"
+    if is_exported:
+        # Engines compute features of numbers; text is encoded there, if at all.
+        encoded = []
     dropped = _no_features(table, text, encoded)
     lines += _mending(table, mends, is_polars)
     if dropped:
@@ -59,16 +75,21 @@ def training_code(table: LogTable, mends: list[tuple[str, str]], source: str) ->
     # Without a feature there is no ranker, but labels of documents.
     if {*table.features} <= {*dropped}:
         imports, more = _labels()
+    elif is_exported:
+        imports, more = _exporting(engine)
     else:
         imports, more = _training(encoded, is_polars)
     lines += more
     # Only what the lines use is imported.
     text_of_lines = "".join(lines)
+    if "glob.glob(" in text_of_lines:
+        imports.append("import glob")
     if "pd." in text_of_lines:
         imports.append("import pandas as pd")
     if "pl." in text_of_lines:
         imports.append("import polars as pl")
-    return "\n".join([*sorted(imports), "", *lines])
+    caution = [_WARNINGS[verdict.level]] if verdict.level in _WARNINGS else []
+    return "\n".join([*caution, *sorted(imports), "", *lines])
 
 
 def _no_features(table, text, encoded):
@@ -78,12 +99,11 @@ def _no_features(table, text, encoded):
     return [name for name in table.frame.columns if name in no_features]
 
 
-def _reading(table, source, is_polars):
+def _reading(table, files, is_polars):
     """Lines that read the file, if there is one, and rename its columns."""
     lines = []
-    suffix = Path(source).suffix.lower()
-    if suffix in READS_FILE:
-        lines.append(READS_FILE[suffix][is_polars].format(source))
+    if files is not None:
+        lines.append(reading_code(files, is_polars))
     # A role that no column looks like stands in the line to complete, in angle brackets.
     asked = {f"<{NEEDED[role]}>": role for role in table.missing}
     rename = table.rename | asked
@@ -111,6 +131,23 @@ def _labels():
     ]
     return imports, [
         'labels = relevance_labels(log, "click", propensity=UBMModel(), interval=True)'
+    ]
+
+
+def _exporting(engine):
+    """Imports and lines that train trees, and write them for an engine."""
+    form, name = ENGINES[engine]
+    imports = [
+        "from pathlib import Path",
+        "from skultr.rankers import LambdaMARTRanker",
+        "from skultr.serving import export_model",
+    ]
+    write = "write_bytes" if form == "onnx" else "write_text"
+    return imports, [
+        "ranker = LambdaMARTRanker()",
+        'ranker.fit(log, "click")',
+        f"model = export_model(ranker, {form!r})  # names its features as the log does",
+        f"Path({name!r}).{write}(model)",
     ]
 
 

@@ -186,6 +186,11 @@ def run(options: argparse.Namespace) -> None:
                 warnings=_texts(caught),
             )
             _replace(out, new, page(found), [name for name, _ in files], _inputs(options))
+    _tell_end(say, out, files, found)
+
+
+def _tell_end(say, out, files, found):
+    """Name the files that were written, and warn unless the log supports judgments."""
     written = [_REPORT, *(name for name, _ in files)]
     for name in written:
         say(f"wrote {out / name}")
@@ -229,6 +234,7 @@ def _inputs(options):
 
 def _names(options):
     """Names of all files that a run may write."""
+    # Whether examination will be assumed is not known yet: both names of each file.
     names = {_log_name(), _TOPICS, *(name for name, _ in _JUDGMENTS.values())}
     if options.features is not None:
         names |= {_SAVED, _MODELS[options.format][0]}
@@ -264,6 +270,7 @@ def _refuse(out, names, inputs):
 
 def _earlier(out):
     """The sums that the report of an earlier run states; empty if there is none."""
+    # A link may point to a page that is not of this folder.
     report = out / _REPORT
     is_report = report.is_file() and not report.is_symlink()
     return (sums_in(report) if is_report else None) or {}
@@ -352,6 +359,7 @@ def _of_application(log, report, name):
 
 
 def _level(summary, graph, grades):
+    # The worst that holds: a curve that is assumed, one grade for all, or a curve hardly known.
     if not graph.is_connected:
         return "no"
     if len(grades) < 2:
@@ -360,6 +368,7 @@ def _level(summary, graph, grades):
 
 
 def _what_was_read(log, report, application):
+    # The summary is of the whole file, also where one application of it is used.
     lines = report.summary().split("\n")
     if application is not None:
         lines.append(
@@ -390,6 +399,7 @@ def _curve(log, is_connected):
 
 
 def _write_log(log, out):
+    # Parquet where the library for it is there: types stay as they are.
     name = _log_name()
     getattr(log, f"to_{Path(name).suffix[1:]}")(out / name, index=False)
     return name, 'one row per document shown, for `fit(log, "click")`'
@@ -438,6 +448,7 @@ def _judge(labels, report, options, mark, out, files):
 
 def _remarks_on(grades, labels, left_out, options, mark):
     """What was judged, what a judgment is, and which files were left out."""
+    # Without grades of the user, the lowest is 0.
     lowest = min(options.grades or [0])
     n_judged = grades.sum()
     n_above = grades[grades.index > lowest].sum()
@@ -476,6 +487,7 @@ def _features(name):
     table[features] = table[features].astype(np.float64)
     table["query"] = table["query"].astype(str).map(normal_text)
     table["doc"] = table["doc"].astype(str)
+    # Queries that differ as typed may be the same words.
     twice = table.duplicated(["query", "doc"])
     if twice.any():
         row = table.loc[twice.idxmax()]
@@ -574,6 +586,7 @@ def _title(mark):
 
 def _trained_on(X, features, n_shown, mark):
     by = "an assumed curve" if mark else "position"
+    # What was lost is said beside what was used.
     values = features.drop(columns=["query", "doc"])
     text = f"Boosted trees on {values.shape[1]} features, from clicks corrected for {by}."
     if len(X) < n_shown:
@@ -719,6 +732,7 @@ class Findings:
     def steps(self) -> list[str]:
         """What to do next."""
         steps = list(_STEPS[self.level])
+        # Of a model by an assumed curve nothing is advised.
         if self.level != "no" and self.better is not None:
             steps.append(_OF_MODEL[self.better])
         return steps
@@ -787,6 +801,7 @@ def _marked(text: str) -> str:
 
 
 def _grades(grades: pd.Series) -> str:
+    # Nothing was judged, or no file could hold it: the remarks say why.
     if grades.empty:
         return ""
     body = ""

@@ -53,10 +53,13 @@ def load_letor(
     ----------
     path : str, path-like or list of these
         The folder that a published set unpacks to (see :func:`letor_splits`), or files of one
-        format: ``.txt``, ``.svm``, ``.svmlight``, ``.libsvm`` or ``.dat``, also with ``.gz`` or
-        ``.bz2`` appended; or ``.parquet``, ``.pq``, which may be folders of parts, as Spark
-        writes them. A list of files is read as one set: a query id means the same query in all
-        of them.
+        format:
+
+        - svmlight: ``.txt``, ``.svm``, ``.svmlight``, ``.libsvm`` or ``.dat``, also with ``.gz``
+          or ``.bz2`` appended;
+        - Parquet: ``.parquet`` or ``.pq``, which may be folders of parts, as Spark writes them.
+
+        A list of files is read as one set: a query id means the same query in all of them.
     split : str or list of str, default=None
         Which split to read. None reads all rows.
 
@@ -69,34 +72,44 @@ def load_letor(
         where there are several.
     n_features : int, default=None
         Number of features of an svmlight set. svmlight leaves out zeros, so that a file may not
-        show all features. By default the largest feature id in the files or, of a folder, in all
-        splits of the fold: splits that are read one by one get the same columns.
+        show all features. The default is the largest feature id in the files. For a folder it is
+        the largest in all splits of the fold, so that splits read one by one get the same columns.
 
     Returns
     -------
     documents : pandas.DataFrame
         One row per query-document pair, in the order of the files: ``qid``, ``doc``,
-        ``relevance`` (int if all labels are whole numbers) and the features. Features of svmlight
-        files (float32, larger numbers cut to its range) keep their ids: ``feature_001`` is the
-        feature ``1:``. ``doc`` is the id in the column ``doc`` or in the comments of svmlight
-        lines (text), ``#docid = ID`` or ``# ID title`` (as judgement lists of LTR plugins have
-        it), with ``/2``, ``/3``, ... appended for further rows of one query and document;
-        otherwise the row number. An id may recur under other queries, and then names another
-        document.
+        ``relevance`` (int if all labels are whole numbers) and the features.
+
+        Features of svmlight files keep their ids: ``feature_001`` is the feature ``1:``. They are
+        float32; larger numbers are cut to its range.
+
+        ``doc`` is the id in the column ``doc``, or in the comments of svmlight lines (text):
+        ``#docid = ID``, or ``# ID title`` as in judgement lists of LTR plugins. Without ids it is
+        the row number. Further rows of one query and document get ``/2``, ``/3``, ... appended.
+        If an id recurs under another query, it names another document.
 
     Raises
     ------
     ValueError
-        If a file has another suffix or is malformed, a folder holds no such split or several
-        folds or sets, splits that are read together share a query, there is no query id or no
-        label, a label is negative or missing, a feature is not a finite number, only some lines
-        have a ``#docid``, or no row is left.
+        If
+
+        - a file has another suffix or is malformed,
+        - a folder holds no such split, or several folds or sets,
+        - splits that are read together share a query,
+        - there is no query id or no label,
+        - a label is negative or missing,
+        - a feature is not a finite number,
+        - only some lines have a ``#docid``, or
+        - no row is left.
 
     Warns
     -----
     ClickDataWarning
-        If comments may hold ids or titles: they are all there, but begin with words that a query
-        has twice or that have no digit, or most of them begin like an id and others are missing.
+        If it is not clear whether comments hold ids or titles:
+
+        - all lines have a comment, but their first words recur in a query or have no digit; or
+        - most lines have a comment that begins like an id, and the others have none.
 
     See Also
     --------
@@ -410,8 +423,8 @@ def _unique_docs(frame):
     twice = pd.DataFrame({"qid": frame["qid"], "doc": doc}).duplicated()
     if twice.any():
         raise ValueError(
-            f"Rows of one query and document are told apart by '/2', '/3', ..., and the id "
-            f"{doc[twice].iloc[0]!r} is taken. Rename the documents."
+            f"Further rows of one query and document get '/2', '/3', ... appended to their id, "
+            f"but the id {doc[twice].iloc[0]!r} is taken. Rename the documents."
         )
     return doc
 
@@ -449,26 +462,31 @@ def letor_splits(folder: str | PathLike[str], *, fold: int | None = None) -> dic
     Parameters
     ----------
     folder : str or path-like
-        A folder as the set unpacks, searched with its subfolders. Files count by their names:
-        ``train``, ``valid``, ``vali``, ``dev`` and ``test``, at the start of a word (so that
-        ``trainingset.txt``, ``set1.valid.txt`` and ``train.txt.gz`` count). A folder
-        ``train.parquet``, as Spark writes it, counts as a file, and hidden files do not count. If
-        there is none, the parts from which LETOR makes its folds count: ``S1.txt``, ``S2.txt``...
+        A folder as the set unpacks, searched with its subfolders. Files are found by their names:
+        ``train``, ``valid``, ``vali``, ``dev`` and ``test``, at the start of a word. So
+        ``trainingset.txt``, ``set1.valid.txt`` and ``train.txt.gz`` are found. A folder
+        ``train.parquet``, as Spark writes it, counts as a file. Hidden files are left out. If
+        there is no such file, the parts from which LETOR makes its folds are taken: ``S1.txt``,
+        ``S2.txt``, ...
     fold : int, default=None
-        Which fold (``Fold1/train.txt``), or which set of Yahoo! (``set1.train.txt``). May be left
-        out where there is only one.
+        Which fold (``Fold1/train.txt``), or which set of Yahoo! (``set1.train.txt``). Not needed
+        if there is only one.
 
     Returns
     -------
     splits : dict of str to pathlib.Path
-        ``"train"``, ``"validation"`` and ``"test"``, in this order, as far as they were found,
-        and their files; or ``"S1"``, ``"S2"``, ...
+        The file of each split that was found: ``"train"``, ``"validation"`` and ``"test"``, in
+        this order; or ``"S1"``, ``"S2"``, ...
 
     Raises
     ------
     ValueError
-        If no file has such a name, there are several folds and ``fold`` is None, the fold is
-        missing, or several files have the same split of the fold.
+        If
+
+        - no file has such a name,
+        - there are several folds and ``fold`` is None,
+        - the fold is missing, or
+        - several files have the same split of the fold.
 
     See Also
     --------

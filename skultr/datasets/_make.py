@@ -45,9 +45,9 @@ def make_ltr(
        within queries, and every query has 2 factors of its own.
     2. *Relevance* is a weighted sum of the document factors and of a nonlinear part: an
        interaction, a saturation, a threshold, a factor that is best in the middle, a
-       conjunction, and a factor whose weight changes sign with the query. Noise and a shift of
-       the whole query (its difficulty; some queries have nothing relevant) are added, and the
-       result is cut into grades of the given proportions over the whole set.
+       conjunction, and a factor whose weight changes sign with the query. Two things are added:
+       noise, and a shift of the whole query (its difficulty; some queries have nothing relevant).
+       The result is cut into grades of the given proportions over the whole set.
     3. Each *informative feature* is one latent factor plus noise, on one of eight kinds of
        scale: counts with lognormal tails (up to 10⁶), probabilities, scores like tf-idf,
        mostly-zero values, flags, plain normal scores, small ratios, and logarithms of counts.
@@ -63,11 +63,11 @@ def make_ltr(
     ----------
     n_queries : int, default=1000
     n_documents : int or (int, int), default=20
-        Documents per query; with a pair (min, max) the number of each query is drawn uniformly
+        Documents per query. With a pair (min, max), the number for each query is drawn uniformly
         from min to max, inclusive.
     n_features : int, default=100
     n_informative : int, default=None
-        Number of features based on a latent factor, at most ``n_features``; by default 40 % of
+        Number of features based on a latent factor, at most ``n_features``. The default is 40 % of
         them.
     grades : array-like of shape (n_grades,), default=(0.50, 0.25, 0.15, 0.07, 0.03)
         Proportion of each grade 0, 1, ... over the whole set, summing to 1.
@@ -88,8 +88,8 @@ def make_ltr(
     Raises
     ------
     ValueError
-        If ``n_documents`` is not a number or range from 1, ``n_informative`` exceeds
-        ``n_features``, or ``grades`` are not proportions that sum to 1.
+        If ``n_documents`` is no number or range from 1, if ``n_informative`` exceeds
+        ``n_features``, or if ``grades`` are no proportions that sum to 1.
 
     See Also
     --------

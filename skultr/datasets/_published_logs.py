@@ -63,24 +63,28 @@ def load_tiangong_st(
     -------
     log : pandas.DataFrame
         One row per document of each result page: ``session`` (the page, from 0), ``qid`` and
-        ``doc`` (ids, as categoricals), ``position`` and ``click`` (0 or 1), and, with ``grades``,
-        ``relevance``, missing where there is none. A grade belongs to a query and a document, on
-        whichever page they meet; if assessors graded them in several sessions, it is the mean.
-        Texts and the labels by click models, which the file holds, are left out.
+        ``doc`` (ids, as categoricals), ``position`` and ``click`` (0 or 1). With ``grades`` also
+        ``relevance``, missing for documents without a grade. A grade holds for a query and a
+        document on all pages. If assessors graded them in several sessions, it is the mean. The
+        file also holds texts, and labels by click models; both are left out.
 
     Raises
     ------
     ValueError
-        If a file is cut off, of another kind or in another encoding; if a result has no query,
-        document or position; if there is none; if a line of the grades has other than five
-        columns, or a grade that is not from 0 to 4; or if no grade is of a pair of the sessions.
+        If
+
+        - a file is cut off, of another kind or in another encoding,
+        - there is no result, or one without query, document or position,
+        - a line of the grades has not five columns, or a grade that is not from 0 to 4, or
+        - no grade belongs to a query and document of the sessions.
+
     FileNotFoundError
         If there is no such file.
 
     Warns
     -----
     ClickDataWarning
-        If there are clicks of ranks that no result of their page has; they are left out.
+        If there are clicks on ranks that no result of their page has. They are left out.
 
     See Also
     --------
@@ -159,8 +163,8 @@ def _rows_of_xml(file) -> Iterator[tuple[object, ...]]:
         element.clear()  # what has been read is not kept
     if n_lost:
         warn_user(
-            f"Clicks of the sessions of TianGong-ST on ranks that no result of their page has: "
-            f"{n_lost:,}. They were left out. Is the file as it was handed out?",
+            "Clicks of TianGong-ST were left out, because no result of their page has their rank: "
+            f"{n_lost:,}. Is the file as it was handed out?",
             ClickDataWarning,
         )
 
@@ -183,11 +187,14 @@ def load_baidu_ultr(
     Parameters
     ----------
     path : str, path-like or list of these
-        A part as Baidu publishes it, text that may end in ``.gz``: a line of query id, query and
-        reformulation, then a line of 32 columns for each document of the page (position, MD5 of
-        the address, title, abstract, type, click, ...), separated by tabs. Or a part with
-        features, ``part-1_split-0.feather`` (or ``.parquet``), with one row per document. Several
-        are read as one log.
+        One or more parts, which are read as one log:
+
+        - A part as Baidu publishes it: text, also as ``.gz``, separated by tabs. A page is a line
+          of query id, query and reformulation, then a line of 32 columns for each document
+          (position, MD5 of the address, title, abstract, type, click, ...).
+        - A part with features, ``part-1_split-0.feather`` (or ``.parquet``), with one row per
+          document.
+
     embeddings : bool, default=False
         Whether to keep the column ``query_document_embedding`` of the files with features, 768
         numbers for each row: 10 GB for a part.
@@ -198,15 +205,19 @@ def load_baidu_ultr(
         One row per document of each result page: ``session`` (the page, from 0), ``qid`` and
         ``doc`` (ids, as categoricals), ``position``, ``click`` (0 or 1) and ``media_type`` (a
         code, a candidate for ``bias=``), then the features, if the file has any. What users did
-        beyond clicks is left out. The expert annotation is a set of documents, not a log: rename
-        its columns and read it by :func:`load_letor`.
+        beyond clicks is left out. To read the expert annotation, which is a set of documents and
+        no log, rename its columns and use :func:`load_letor`.
 
     Raises
     ------
     ValueError
-        If a file is cut off, of another kind or in another encoding; if a line has another number
-        of columns, or a column is missing; if a document has no query, id, or position of at least
-        1, or a click that is neither 0 nor 1; or if there is none.
+        If
+
+        - a file is cut off, of another kind or in another encoding,
+        - a line has another number of columns, or a column is missing,
+        - there is no document, or one without query, id, or position of at least 1, or
+        - a click is neither 0 nor 1.
+
     FileNotFoundError
         If there is no such file.
     ImportError

@@ -35,8 +35,8 @@ def fetch_trec_sessions(
     Workers of a crowdsourcing service searched a crawl of the web for given topics, and their
     clicks were logged [1]_: 3,596 result pages of ten documents (35,960 rows), 2,544 queries and
     1,610 clicks. Ids replace the texts of queries and the addresses of documents. There are no
-    features: the log is for examination curves, labels and the question of whether a log is
-    enough.
+    features. Use the log to estimate examination curves and labels, and to see whether a log is
+    enough for that.
 
     The first call downloads 463 kB (three files) and checks their SHA-256 sums. Later calls read
     the files from the folder ``trec_sessions_2014`` in the data home of scikit-learn.
@@ -48,7 +48,7 @@ def fetch_trec_sessions(
         ``~/scikit_learn_data``, or the folder named by the environment variable
         ``SCIKIT_LEARN_DATA``.
     download_if_missing : bool, default=True
-        False raises an error where the files are not in ``data_home``, instead of downloading.
+        If False, files that are not in ``data_home`` are an error instead of a download.
 
     Returns
     -------

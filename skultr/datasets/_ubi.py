@@ -65,12 +65,16 @@ def read_ubi(
     Parameters
     ----------
     queries : str, path-like, list of these, or DataFrame
-        The query records, or both indices if ``events`` is None. Files are bulk ndjson (a line
-        ``{"index": {...}}`` before each document), plain ndjson, or lines with the name of the
-        index and a tab before the document, also as ``.gz`` or ``.zip``; or Parquet
-        (``.parquet``, ``.pq``, with PyArrow). Frames of any engine that Narwhals reads hold one
-        record per row. In Parquet and frames, attributes may be structs, maps, objects, JSON text,
-        or columns such as ``event_attributes.object.object_id``.
+        The query records, or both indices if ``events`` is None. Possible are
+
+        - JSON lines, also as ``.gz`` or ``.zip``: plain ndjson; bulk ndjson (a line
+          ``{"index": {...}}`` before each document); or lines with the name of the index and a
+          tab before the document;
+        - Parquet files (``.parquet``, ``.pq``), which need PyArrow;
+        - frames of any engine that Narwhals reads, with one record per row.
+
+        In Parquet and frames, attributes may be structs, maps, objects, JSON text, or columns such
+        as ``event_attributes.object.object_id``.
     events : str, path-like, list of these, or DataFrame, default=None
         The events.
     clicks : str or list of str, default=("click", "click_through", "item_click")
@@ -79,43 +83,52 @@ def read_ubi(
         Further values of ``action_name``, such as ``"add_to_cart"``: each becomes a column of the
         log, ``outcome_add_to_cart``, from which rankers can learn.
     impressions : {"auto", "events", "hits"}, str or list of str, default="auto"
-        What was shown: the documents of ``impression`` events, or those of the hit lists. "auto"
-        takes the events of each application that has any, and the hit lists of the others. Other
-        values are values of ``action_name``, such as ``"view"`` or ``["impression", "view"]``:
-        their events alone say what was shown.
+        What says which documents were shown:
+
+        - ``"events"``: the ``impression`` events.
+        - ``"hits"``: the hit lists.
+        - ``"auto"``: the events of each application that has any, and the hit lists of the others.
+        - Values of ``action_name``, such as ``"view"`` or ``["impression", "view"]``: the events
+          of these actions alone.
+
     page_size : int, default=None
-        Number of results of a page, where hit lists are longer than what was shown, or where
+        Number of results of a page. Needed if hit lists are longer than what was shown, or if
         ``query_attributes`` name a page by its number only.
     ordinal_base : int or dict of str to int, default=None
-        The ordinal of the first position: one number, or one for each application (of the
-        events, whose clients count). None finds it for each application: it is 0 if at least 5 %
-        of the pages begin at 0, and else 1. Where hit lists say what was shown, the ordinals of
-        clicks on them decide.
+        The ordinal of the first position: one number, or one for each application (that of the
+        events, because clients count ordinals). None finds it for each application: it is 0 if
+        at least 5 % of the pages begin at 0, and else 1. If hit lists say what was shown, it is
+        found from the ordinals of clicks on them.
     user : {"client_id", "user_id", "session_id"} or None, default="client_id"
         The field that becomes the role ``user``; None leaves it out.
     filters : str or list of str, default=()
-        Keys of ``query_attributes`` that change what is found, such as ``"brand"``: searches with
-        other values are other queries.
+        Keys of ``query_attributes`` that change what is found, such as ``"brand"``. Searches with
+        different values are then different queries.
     not_shown : {"add", "drop"}, default="add"
-        What happens to clicks (and outcomes) of documents that have no impression on a page that
-        has some: add the document where it was clicked, or drop the click.
+        What happens to clicks (and outcomes) on documents without an impression, if their page
+        has impressions of others: add the document where it was clicked, or drop the click.
     keep : callable, default=None
-        Says which clients to keep: it is called with each ``client_id``, and records of clients
-        for which it returns False are left out. Crawlers go with
-        ``keep=lambda client: "bot" not in client``. Records without a ``client_id`` are kept,
-        unless their search was left out.
+        Says which clients to keep. It is called with each ``client_id``; records of clients for
+        which it returns False are left out. For example,
+        ``keep=lambda client: "bot" not in client`` leaves out crawlers. Records without a
+        ``client_id`` are kept, unless their search was left out.
     n_jobs : int, default=None
         Number of processes that read large files; None uses all cores.
 
     Returns
     -------
     log : pandas.DataFrame
-        One row per document shown on a result page: ``session`` (the ``query_id``), ``qid`` (the
-        query in lower case with single spaces, Unicode NFKC; then the filters, and the
-        application in front if there are several), ``doc`` (the ``object_id``), ``position``
-        (from 1), ``user`` (if known; "unknown" where it is not), ``click``, and a
-        column ``outcome_…`` for each of the ``outcomes`` (0 or 1). Ids are categoricals. Pages
-        are in the order in which they occur first.
+        One row per document shown on a result page, with pages in the order in which they occur
+        first. Ids are categoricals. Columns:
+
+        - ``session``: the ``query_id``;
+        - ``qid``: the query in lower case with single spaces, Unicode NFKC, then the filters. If
+          there are several applications, the name of the application stands in front;
+        - ``doc``: the ``object_id``;
+        - ``position``: from 1;
+        - ``user``: if any is known; "unknown" in rows without one;
+        - ``click``, and ``outcome_…`` for each of the ``outcomes``: 0 or 1.
+
     report : UBIReport
         What was read, what was left out and why; print ``report.summary()``.
 
@@ -129,11 +142,17 @@ def read_ubi(
     Warns
     -----
     ClickDataWarning
-        If a tenth of the query records or of the events of an action (impressions, clicks, each
-        outcome) could not be used, events of another action look like impressions, few pages
-        begin at the ordinal taken for the first, nothing was clicked, lines hold no record, many
-        events have another user or query than their page, hit lists are far longer than what was
-        clicked, or no query record has a filter. ``report.warnings`` holds the same texts.
+        If something is likely wrong. ``report.warnings`` holds the same texts. Cases:
+
+        - a tenth of the query records, or of the events of an action (impressions, clicks, each
+          outcome), could not be used;
+        - events of another action look like impressions;
+        - few pages begin at the ordinal taken for the first;
+        - nothing was clicked;
+        - lines hold no record;
+        - many events have another user or query than their page;
+        - hit lists are far longer than what was clicked;
+        - no query record has a filter.
 
     See Also
     --------
@@ -142,13 +161,14 @@ def read_ubi(
 
     Notes
     -----
-    A page is a ``query_id``, never a ``session_id``, which is a visit. Its text is that of its
-    first query record with hits; without a record, that of its events. Repeated impressions and
-    clicks of a document count once per page. Positions go on over the pages of a search if
-    ``query_attributes`` has ``from``, ``start`` or ``offset``, or ``page`` and a size; of several
-    requests of one ``query_id``, an event belongs to the one that its place in the hit list, else
-    its time, tells. Where two
-    documents of a page have one ordinal, the places in its hit list are taken instead.
+    *Pages.* A page is a ``query_id``, never a ``session_id``, which is a visit. Its text is that
+    of its first query record with hits or, without a record, that of its events. Repeated
+    impressions and clicks of a document count once per page.
+
+    *Positions* go on over the pages of a search if ``query_attributes`` has ``from``, ``start`` or
+    ``offset``, or ``page`` and a size. If a ``query_id`` has several requests, an event is
+    assigned to one of them by its place in the hit list, or else by its time. If two documents of
+    a page have one ordinal, their places in its hit list are taken instead.
 
     References
     ----------
@@ -419,8 +439,8 @@ class UBIReport:
         such records. Lines are those that hold no record.
     losses : DataFrame
         One row per ``kind`` ("impression", "click", ``"outcome_…"``, "query") and ``action``:
-        the number ``n`` of records (repetitions, and clients that were left out, do not count),
-        how many of them were ``lost``, their ``share``, and the ``reasons`` in words.
+        the number ``n`` of records, how many of them were ``lost``, their ``share``, and the
+        ``reasons`` in words. Repetitions, and clients that were left out, do not count.
     ordinal_base : dict of str to int
         The ordinal of the first position, by application ("" where records name none).
     from_hits : list of str

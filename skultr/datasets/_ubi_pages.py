@@ -234,12 +234,12 @@ class PageReader:
         self.note(
             n_unlike,
             "hit list",
-            "of query records unlike that of an earlier record of the query_id, which was taken.",
+            "differed from that of an earlier record of the query_id; the earlier one was taken.",
         )
         if n_unknown:
             self.doubts.append(
                 f"{n_unknown:,} query records are of a later page and do not say how many results "
-                "came before: their positions begin at 1. Pass page_size."
+                "came before, so that their positions begin at 1. Pass page_size."
             )
 
     def place_rows(self, rows, pages, hits):
@@ -450,7 +450,7 @@ class PageReader:
         self.note(
             (rows["at"] != first_at).sum(),
             "repeated impression",
-            "of a document stood further down its page than the first place, which was taken.",
+            "of a document stood further down its page than another; the higher place was taken.",
         )
         rows = self.without(rows, again, AGAIN)
         self.note(
@@ -476,8 +476,8 @@ class PageReader:
         n = int((known["index"] != known["place"]).sum())
         if n:
             self.notes.append(
-                f"The ordinals of {n:,} of {n_of(len(known), 'impression')} are not their places "
-                "in the hit lists, and were taken where no two of a page are equal."
+                f"The ordinals of {n:,} of {n_of(len(known), 'impression')} differ from their "
+                "places in the hit lists. Ordinals were taken where no two of a page are equal."
             )
 
     def hits_shown(self, pages, hits, places_of_clicks):
@@ -494,8 +494,8 @@ class PageReader:
             longest = hits["place"].max() + 1
             is_enough = len(places_of_clicks) >= ENOUGH_CLICKS.value
             self.tell(
-                f"Hit lists hold up to {longest:,} documents, the deepest click or outcome "
-                f"stands at {deepest:,}: if pages show fewer, pass page_size.",
+                f"Hit lists hold up to {longest:,} documents, but the deepest click or outcome "
+                f"stands at {deepest:,}. If pages show fewer documents, pass page_size.",
                 is_doubtful=is_enough and longest > MUCH_LONGER.value * deepest,
             )
         return hits[["page", "doc", "place"]].assign(at=hits["place"], event=-1)
@@ -589,8 +589,8 @@ class PageReader:
         self.note(
             (moved & ~by_place).sum(),
             "click",
-            "(or outcomes) with another ordinal than the impression of the document, which was "
-            "taken.",
+            "(or outcomes) had another ordinal than the impression of the document; that of the "
+            "impression was taken.",
         )
         return shown
 
@@ -622,7 +622,7 @@ class PageReader:
         self.note(
             len(joined) - len(shown),
             "clicked document",
-            "without an impression joined the page where the click (or outcome) says; "
+            "without an impression joined the page at the place of the click (or outcome); "
             'not_shown="drop" drops such clicks.',
         )
         return joined

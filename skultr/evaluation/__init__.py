@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ._compare import RankerComparison as RankerComparison
     from ._compare import compare_rankers as compare_rankers
+    from ._compare_judgments import JudgmentComparison as JudgmentComparison
+    from ._compare_judgments import compare_judgments as compare_judgments
     from ._compare_logs import LogComparison as LogComparison
     from ._compare_logs import compare_logs as compare_logs
     from ._comparison_table import ComparisonTable as ComparisonTable
@@ -26,6 +28,7 @@ else:
         __name__,
         {
             "_compare": ("RankerComparison", "compare_rankers"),
+            "_compare_judgments": ("JudgmentComparison", "compare_judgments"),
             "_compare_logs": ("LogComparison", "compare_logs"),
             "_comparison_table": ("ComparisonTable",),
             "_interleaving": ("Interleaver", "InterleavingOutcome", "interleaving_outcome"),

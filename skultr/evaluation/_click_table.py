@@ -179,6 +179,7 @@ class ClickTable:
             relevance = np.where(never, unseen, relevance)
             square = np.where(never, unseen**2, square)
         place = self._slot_place[pages.slot]
+        # One page of each ranking and query.
         page = pages.ranking * len(self._log.query_pages) + self._log.slot_query[pages.slot]
         if leaves is None:
             leaves = self._leaving.chance
@@ -193,8 +194,9 @@ class ClickTable:
         log = self._log
         place = self._slot_place[self._log.slot]
         if leaves is None:
-            even = np.ones(len(log.row))
-            return np.bincount(self._cell, log.weight), np.ones(place.max() + 1), even
+            # Nobody leaves: all that is shown is reached.
+            shown = np.bincount(self._cell, log.weight)
+            return shown, np.ones(place.max() + 1), np.ones(len(log.row))
         page = log.rows.choice[log.row]
         pair = log.pair[log.row]
         # Down each page, and back to the order of the log.
@@ -279,7 +281,8 @@ class ClickTable:
         _, slope = self._line(self._curve, place)
         by_pair = np.bincount(pages.pair, stay * (1 - share) * slope, len(precision))
         _, logged_slope = self._line(self._curve, self._place)
-        prior_precision = _UNKNOWN / self._prior[1]
+        _, spread = self._prior
+        prior_precision = _UNKNOWN / spread
         moves = self._weight * logged_slope / (precision + prior_precision)[self._pair]
         moves *= by_pair[self._pair]
         cell, there = pages.cell()
@@ -293,7 +296,8 @@ class ClickTable:
         _, slope = self._line(self._curve, self._place)
         exposed = log.weight * self._row_stay
         # The part of the prediction that is the row's own click makes residuals too small.
-        own = self._weight * slope * slope / (precision + 1 / self._prior[1])[self._pair]
+        _, spread = self._prior
+        own = self._weight * slope * slope / (precision + 1 / spread)[self._pair]
         own = self._own_share + (1 - self._own_share) * own
         own_of_row = own[self._cell] * exposed / self._exposed[self._cell]
         p = self._of_cells(self._curve, self._quality(self._curve, share=1.0))
@@ -322,13 +326,16 @@ class ClickTable:
 
         told = within_query(p)
         beyond = within_query(log.rate - p)
+        # Sums over queries of the regression of what is beyond on what was told.
         squares = np.bincount(query, weight * told * told)
         products = np.bincount(query, weight * told * beyond)
         # Pages of a query that are all alike, but for rounding, test nothing.
         if squares.sum() <= 1e-6 * (log.weight * gains[log.slot] @ p**2):
             return 0.0, np.inf
         slope = products.sum() / squares.sum()
-        return float(slope), float(np.linalg.norm(products - slope * squares) / squares.sum())
+        # Queries are independent: the error is by what each leaves.
+        left = products - slope * squares
+        return float(slope), float(np.linalg.norm(left) / squares.sum())
 
     # Fit ----------------------------------------------------------------------------------------
     def _fit(self):
@@ -389,6 +396,7 @@ class ClickTable:
         level, slope = self._line(self._curve, 0)
         quality = np.where(self.never_shown, self._prior[0], told / np.maximum(precision, TINY))
         relevance = np.clip(level + slope * quality, 0, 1)
+        # The square of an estimate is too high by its variance.
         square = np.maximum(relevance**2 - slope**2 / np.maximum(precision, TINY), 0)
         look = np.minimum(height / (height[0] * self._mean_stay * self._leaving.kept), 1)
         self._leaving = self._leaving._replace(relevance=relevance, square=square, look=look)
@@ -408,10 +416,12 @@ class ClickTable:
         def objective(logs):
             heights, design = self._design(logs)
             log_shares = moves.log_shares(heights)
-            expected = moves.expected(np.exp(log_shares))
+            shares = np.exp(log_shares)
+            expected = moves.expected(shares)
             pull = precision @ logs
+            # Means of the design over the moves of each document, by the expected clicks.
             offsets = np.append(moves.starts, len(expected))
-            means = csr_array((np.exp(log_shares), np.arange(len(expected)), offsets)) @ design
+            means = csr_array((shares, np.arange(len(expected)), offsets)) @ design
             known = gram(design, expected) - gram(means, moves.total)
             value = moves.clicks @ log_shares - logs @ pull / 2
             return value, design.T @ (moves.clicks - expected) - pull, known + precision

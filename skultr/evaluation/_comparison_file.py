@@ -163,9 +163,19 @@ def _described(value: Any) -> Any:
         described = _of_callable(value)
         if described is not None:
             return described
-    if hasattr(value, "__dict__"):
+    if _is_its_attributes(value):
         return _of_object(value)
     return f"{_name_of(type(value))} {joblib.hash(value)}"
+
+
+def _is_its_attributes(value):
+    """Whether attributes of Python are all that a value has."""
+    if not hasattr(value, "__dict__"):
+        return False
+    # A subclass of NumPy's generators has no attribute: its state is in C, and it says how to
+    # rebuild that. Without the state two generators would be described alike.
+    rebuilds_itself = type(value).__reduce__ is not object.__reduce__
+    return hasattr(value, "get_params") or not rebuilds_itself
 
 
 def _of_container(values):

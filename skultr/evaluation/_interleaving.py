@@ -50,39 +50,48 @@ class Interleaver:
     """Interleave two or more rankings in one result list, to compare them by clicks.
 
     Each session compares the rankings on one page, so that differences between users and queries
-    cancel; an A/B test needs many times the traffic. Read with :func:`interleaving_outcome`.
+    cancel. An A/B test needs many times the traffic. :func:`interleaving_outcome` reads the
+    clicks.
 
     Parameters
     ----------
     method : {"team-draft", "balanced", "probabilistic"}, default="team-draft"
-        ``"team-draft"`` (Radlinski et al. 2008): in each round every ranking, in random order,
-        places its best document that is not there yet; of several rankings, team-draft
-        multileaving (Schuth et al. 2014). ``"balanced"`` (Joachims 2002): two rankings, read from
-        the top in turns; chance decides which comes first. ``"probabilistic"`` (Hofmann et al.
-        2011): each place goes to a random ranking, which draws the document of rank r with
-        probability proportional to 1 / r ** ``exponent``.
+        How the list is made:
+
+        - ``"team-draft"`` (Radlinski et al. 2008): in each round every ranking, in random order,
+          places its best document that is not there yet. With three or more rankings this is
+          team-draft multileaving (Schuth et al. 2014).
+        - ``"balanced"`` (Joachims 2002): takes two rankings and reads them from the top in
+          turns. Chance decides which comes first.
+        - ``"probabilistic"`` (Hofmann et al. 2011): each place goes to a random ranking. It draws
+          the document of rank r with probability proportional to 1 / r ** ``exponent``.
+
     n_positions : int, default=10
-        Longest list.
+        Length of the longest list.
     exponent : float, default=3.0
-        Of ``"probabilistic"``: the smaller, the lower are documents that users see at the top.
+        For ``"probabilistic"``. A small exponent brings documents of low rank to the top.
     random_state : int, RandomState instance or None, default=None
-        Drawn from by every call, so that two calls give different lists.
+        Source of chance. Every call draws from it, so that two calls give different lists.
 
     Notes
     -----
-    *What to log.* Every document has a ``team``, a text with all that the outcome needs: the
-    ranking that placed it (``"new"``), its rank in each (``"old#3 new#1"``, balanced), or the
-    probability that each placed it, given the list (``"old=0.2 new=0.8"``, probabilistic).
+    *What to log.* Log the ``team`` of every document: a text with all that the outcome needs.
 
-    *Examination.* ``InterventionHarvesting`` takes the log as it is. All orders of the rows with
-    one ``arm`` were equally likely (not if probabilistic), so that
-    ``RandomizedPropensity(arm="arm")`` compares these positions, and no others. Drop the column
-    before a ranker is fitted.
+    - Team-draft: the ranking that placed it (``"new"``).
+    - Balanced: its rank in each ranking (``"old#3 new#1"``).
+    - Probabilistic: the probability that each ranking placed it, given the list
+      (``"old=0.2 new=0.8"``).
 
-    *Limits.* Of the rankings a b c and b c a, balanced interleaving prefers the second in 2 of 3
-    clicks at random; team-draft prefers none if only c is relevant. Probabilistic interleaving has
-    neither fault, but shows documents from deep in the rankings. Ties of scores keep the order of
-    the rows in all rankings, and favour none.
+    *Examination.* ``InterventionHarvesting`` takes the log as it is. Unless the method is
+    probabilistic, all orders of the rows with one ``arm`` were equally likely, and
+    ``RandomizedPropensity(arm="arm")`` compares their positions, and no others. Drop the column
+    ``arm`` before you fit a ranker.
+
+    *Limits.* Balanced interleaving is not fair to all rankings: of a b c and b c a, it prefers
+    the second in 2 of 3 random clicks. Team-draft does not see every difference: it prefers
+    neither of these two if only c is relevant. Probabilistic interleaving has neither fault, but
+    shows documents from deep in the rankings. Tied scores keep the order of the rows in all
+    rankings, and favour none.
 
     Examples
     --------
@@ -110,16 +119,18 @@ class Interleaver:
         self._rng = np.random.default_rng(seeds)
 
     def interleave_one(self, rankings: Mapping[str, Sequence[Any]]) -> tuple[list[Any], list[str]]:
-        """Make the list of one request: documents from the top, and the ``team`` to log with each.
+        """Make the list of one request, and the ``team`` to log with each document.
 
         Parameters
         ----------
         rankings : mapping of str to sequence
-            Name of each ranking, and its documents from the best: at least one, none twice.
+            Name of each ranking, and its documents, best first. A ranking holds at least one
+            document, and none twice.
 
         Returns
         -------
         docs, teams : list of at most n_positions ids, list of str
+            Documents from the top, and the team of each.
         """
         is_read = isinstance(rankings, Mapping) and all(map(_is_ordered, rankings.values()))
         if not is_read:
@@ -151,22 +162,27 @@ class Interleaver:
         X : DataFrame of shape (n_documents, n_columns)
             Candidates: roles ``qid`` and ``doc``, one row per document of a query.
         rankings : sequence of str, or mapping of str to array-like of shape (n_documents,)
-            Columns of X that hold scores, or names and scores. Higher is better (for ranks pass
-            their negative); NaN where a ranking does not hold the document.
+            Columns of X that hold scores, or names and scores. Higher is better: pass ranks as
+            negative numbers. NaN means that the ranking does not hold the document.
         sessions : int or array-like of shape (n_sessions,)
-            Number of sessions, with uniformly distributed queries; or the ``qid`` of each.
+            Number of sessions, whose queries are drawn uniformly; or the ``qid`` of each session.
 
         Returns
         -------
         log : DataFrame
-            ``session`` (from 0 in every call), ``qid``, ``doc``, ``position``, ``team`` and,
-            unless probabilistic, ``arm``, sorted by session and position.
+            ``session`` (from 0 in every call), ``qid``, ``doc``, ``position`` and ``team``, sorted
+            by session and position. Team-draft and balanced lists also have an ``arm``.
 
         Raises
         ------
         ValueError
-            If a role or column is missing, a document is there twice, a score is infinite, a
-            ranking has no document of a query, or a ``qid`` of a session is unknown.
+            If
+
+            - a role or column is missing,
+            - a document is there twice,
+            - a score is infinite,
+            - a ranking has no document of a query, or
+            - a ``qid`` of a session is unknown.
         """
         names = self._names(rankings)
         qid, doc = _read_documents(X)
@@ -208,6 +224,7 @@ class Interleaver:
             if sessions < 1:
                 raise ValueError(f"sessions is {sessions}; expected at least one.")
             return self._rng.integers(len(ids), size=int(sessions))
+        # -1 for ids that X does not have.
         asked = pd.Index(ids).get_indexer(as_array(sessions))
         if np.ndim(sessions) != 1 or not len(asked) or (asked < 0).any():
             raise ValueError(
@@ -264,6 +281,7 @@ class Interleaver:
         n_positions = min(self.n_positions, n_documents)
         shown = np.full((n_lists, n_positions), -1)
         teams = np.zeros((n_lists, n_positions, n))
+        # 0 where a ranking does not hold the document.
         weight = ranks**-self.exponent
         # Exponential variables over weights, sorted, are draws without replacement.
         left = self._rng.standard_exponential(ranks.shape) * ranks**self.exponent
@@ -314,7 +332,7 @@ class Interleaver:
         if not is_number_fine or not all(map(_is_name, names)):
             raise ValueError(
                 f"Got the rankings {names}; expected two (or more, unless balanced) with "
-                "different names, which hold no space, '#' or '='."
+                "different names, without a space, '#' or '='."
             )
         return names
 
@@ -371,12 +389,13 @@ def _ranks(query, scores, name):
     """Rank of each document in one ranking, infinite where it is not in it."""
     scores = as_numbers(scores, f"The scores of {name!r}").astype(float)
     held = ~np.isnan(scores)
+    # And a document of every query, or there is no list to interleave.
     fit = scores.shape == query.shape and not np.isinf(scores).any()
     if not fit or len(np.unique(query[held])) <= query.max():
         raise ValueError(
-            f"The scores of {name!r} have the shape {scores.shape}; expected a finite number, or "
-            f"NaN where it does not hold the document, in each of {len(query)} rows, and a number "
-            "for each query. Drop queries for which a ranking is empty."
+            f"The scores of {name!r} have the shape {scores.shape}; expected one for each of "
+            f"{len(query)} rows: a finite number, or NaN if the ranking does not hold the "
+            "document. Each query needs a number. Drop queries for which a ranking is empty."
         )
     ranks = np.full(len(query), np.inf)
     ranks[held] = rank_in_segment(query[held], scores[held])
@@ -384,19 +403,24 @@ def _ranks(query, scores, name):
 
 
 class InterleavingOutcome(NamedTuple):
-    """What :func:`interleaving_outcome` returns.
+    """The winner of each pair of interleaved rankings, from :func:`interleaving_outcome`.
 
     Parameters
     ----------
     pairs : DataFrame
-        One row per pair of rankings ``a`` and ``b``. Sessions: ``wins_a``, ``wins_b``, ``ties``
-        (expected numbers if probabilistic). ``preference``: share of the sessions with a winner
-        that b won, with its interval ``lower``, ``upper`` (of each pair alone). ``p_value`` of no
-        preference, corrected for the number of pairs (Holm). ``clicks``: credited to b minus a,
-        per session, with ``clicks_lower``, ``clicks_upper`` (NaN in too few clusters).
-        ``sessions_needed`` in addition. ``verdict`` in words.
+        One row per pair of rankings ``a`` and ``b``:
+
+        - ``wins_a``, ``wins_b``, ``ties``: numbers of sessions (expected ones if probabilistic).
+        - ``preference``: the share that b won of the sessions with a winner. ``lower`` and
+          ``upper`` are its interval, of this pair alone.
+        - ``p_value``: of no preference, corrected for the number of pairs (Holm).
+        - ``clicks``: clicks per session credited to b minus those credited to a, with the
+          interval ``clicks_lower``, ``clicks_upper`` (NaN in too few clusters).
+        - ``sessions_needed``: sessions to add.
+        - ``verdict``: in words.
+
     verdict : str
-        All verdicts.
+        The verdicts of all pairs.
     """
 
     pairs: pd.DataFrame
@@ -429,7 +453,7 @@ def interleaving_outcome(
     power: float = 0.8,
     sequential: bool = False,
 ) -> InterleavingOutcome:
-    r"""Test which ranking wins more sessions: share, interval, p-value and sessions still needed.
+    r"""Test which of the interleaved rankings wins more sessions.
 
     Parameters
     ----------
@@ -438,20 +462,21 @@ def interleaving_outcome(
     y : array-like of shape (n_rows,) or str
         Click (0 or 1), or the name of the column of X that holds it.
     cluster : str or array-like of shape (n_rows,), default="qid"
-        Column of what was drawn independently, or its values. By query, the result holds for
-        other queries, too: between rankers that are equal over all queries it found a winner in 1
-        to 6 % of our simulations. ``"session"`` asks about the queries of this log alone, and
-        found one in 4 to 28 %, with traffic 1 / rank (60 queries) in 12 to 55 %.
+        Column of what was drawn independently, or its values. With ``"qid"`` the result also
+        holds for other queries. With ``"session"`` it is about the queries of this log alone.
+        Between rankers that are equal over all queries, our simulations found a winner in 1 to
+        6 % with ``"qid"`` and in 4 to 28 % with ``"session"`` (12 to 55 % with 60 queries and
+        traffic 1 / rank).
     effect : float in (0, 0.5), default=None
-        Distance of ``preference`` from 0.5 that would matter, for ``sessions_needed``; by default
-        the one found, which is uncertain.
+        Distance of ``preference`` from 0.5 that would matter, for ``sessions_needed``. The
+        default is the distance found, which is uncertain.
     confidence_level : float in (0, 1), default=0.95
-        Of the intervals; a winner needs a ``p_value`` up to 1 minus this level.
+        Level of the intervals. A winner needs a ``p_value`` up to 1 minus this level.
     power : float in (0, 1), default=0.8
         Probability of finding a true winner, for ``sessions_needed``.
     sequential : bool, default=False
-        Whether intervals and p-values hold at all looks at a log that grows, so that one may stop
-        at the first winner. Intervals are wider: 1.5 times at 1,000 sessions with a winner.
+        Whether you may look at a growing log as often as you like, and stop at the first winner.
+        Intervals are wider: 1.5 times at 1,000 sessions with a winner.
 
     Returns
     -------
@@ -460,25 +485,35 @@ def interleaving_outcome(
     Raises
     ------
     ValueError
-        If a role is missing, ``team`` is no text of one :class:`Interleaver`, a row counts
-        several impressions, a list has two rows at one position, two clusters or none, or a click
-        is neither 0 nor 1.
+        If
+
+        - a role is missing,
+        - ``team`` is no text of one :class:`Interleaver`,
+        - a row counts several impressions,
+        - a list has two rows at one position,
+        - a list has two clusters, or none, or
+        - a click is neither 0 nor 1.
 
     Notes
     -----
-    The winner of a session has more credited clicks: on documents that it placed (team-draft);
-    among its best k, where k is the better rank of the lowest click (balanced); or with its
-    probability, given the list, summed over who may have placed what (probabilistic). If b won
-    :math:`S_g` sessions of cluster g more than a did, and :math:`m_g` have a winner, the interval
-    holds every :math:`\theta = 2 \cdot \text{preference} - 1` with
+    The winner of a session is the ranking with more credited clicks. A click is credited
+
+    - with team-draft, to the ranking that placed the document;
+    - with balanced, to each ranking that has the document among its best k, where k is the
+      better rank of the lowest click;
+    - with probabilistic, to each ranking by its probability of having placed the document, given
+      the list.
+
+    If b won :math:`S_g` sessions of cluster g more than a did, and :math:`m_g` have a winner, the
+    interval holds every :math:`\theta = 2 \cdot \text{preference} - 1` with
 
     .. math::
         \Bigl(\sum_g S_g - \theta m_g\Bigr)^2 \le z^2 \sum_g (S_g - \theta m_g)^2 .
 
-    That of ``clicks`` does so with clicks in place of wins, and sessions in place of winners.
-    Up to 10 effective clusters, :math:`(\sum m_g)^2 / \sum m_g^2`, the p-value is 1, and
-    ``sessions_needed`` are at least those that give more. With ``cluster="qid"``, more sessions
-    mean more queries, too.
+    The interval of ``clicks`` has clicks in place of wins, and sessions in place of winners.
+    With at most 10 effective clusters, :math:`(\sum m_g)^2 / \sum m_g^2`, the p-value is 1, and
+    ``sessions_needed`` is at least the number that gives more clusters. With ``cluster="qid"``,
+    more sessions also mean more queries.
 
     If ``sequential``, :math:`z^2 = (1 + \rho / V) \log \frac{V + \rho}{\rho \alpha^2}` with
     :math:`V = \sum_g S_g^2`, the boundary that a Brownian motion leaves with probability
@@ -527,6 +562,7 @@ def interleaving_outcome(
         )
         pairs.append(row)
     pairs = pd.DataFrame(pairs)
+    # For all pairs together; one with a winner needs no more sessions.
     pairs["p_value"] = holm_adjusted(pairs["p_value"].to_numpy())
     pairs.loc[pairs["p_value"] <= level, "sessions_needed"] = 0.0
     pairs["verdict"] = [_verdict(row, level, effect) for row in pairs.itertuples()]
@@ -559,8 +595,8 @@ def _read(X, y, cluster):
     places = pd.DataFrame({"session": session, "position": roles["position"]})
     if places.duplicated().any():
         raise ValueError(
-            "A session and query have two rows at one position; expected one list each. Logs of "
-            "several calls of interleave all count sessions from 0: make their ids differ."
+            "A session and query have two rows at one position; expected one list each. Every "
+            "call of interleave counts sessions from 0: if you join logs, make their ids differ."
         )
     return session, cluster_of(X, cluster, session, "list")
 
@@ -576,8 +612,8 @@ def _check_rows(roles, impressions, y):
     is_counted = impressions is not None and (impressions != 1).any()
     if is_counted or not len(y) or not np.isin(y, (0, 1)).all():
         raise ValueError(
-            "Expected a click of 0 or 1 and one impression in each row; an aggregated log does "
-            "not say which clicks were of one session."
+            "Expected a click of 0 or 1 and one impression in each row. An aggregated log does "
+            "not say which clicks belong to one session."
         )
 
 
@@ -593,6 +629,7 @@ def _sessions_of_queries(roles):
 
 def _winners(session, credit_a, credit_b, n):
     """P(a wins) and P(b wins) of each session: who placed what is independent by document."""
+    # Number of each click in its session; sessions are sorted.
     place = np.arange(len(session)) - np.searchsorted(session, session)
     most = int(place.max(initial=-1)) + 1
     # Clicks of each session one after the other: each moves the lead by at most one.
@@ -603,6 +640,7 @@ def _winners(session, credit_a, credit_b, n):
         p_a = credit_a[here, None]
         p_b = credit_b[here, None]
         now = lead[session[here]]
+        # No credit, credit for b, credit for a.
         step = now * (1 - p_a - p_b)
         step[:, 1:] += p_b * now[:, :-1]
         step[:, :-1] += p_a * now[:, 1:]
@@ -641,19 +679,22 @@ def _needed(lead, winners, n_sessions, level, effect, power, sequential):
     """Sessions in addition, for a winner and for enough clusters."""
     total = winners.sum()
     n = n_sessions.sum()
-    # The lead that must be seen: the smallest that matters, or the one seen so far.
+    # The lead that must be seen: the smallest that matters, or the one seen so far. It grows with
+    # the sessions, and its error with their root.
     aim = 2 * effect * total if effect else abs(lead.sum())
     if aim == 0:
         return np.inf
     z = quantile_of_lead(lead, level, sequential)
     errors = (z + norm.ppf(power)) * np.sqrt((lead**2).sum())
     for_winner = np.ceil(n * (errors / aim) ** 2 - n)
+    # Clusters of the same sizes as so far.
     clusters = least_squared_size(winners, z) / total**2
     for_clusters = np.floor(n * clusters - n) + 1
     return max(0.0, for_winner, for_clusters)
 
 
 def _verdict(row, level, effect):
+    # By the share of the better one, which is b unless a won more.
     ends = (row.preference, row.lower, row.upper)
     better = row.b
     worse = row.a
@@ -665,6 +706,7 @@ def _verdict(row, level, effect):
     found = f"{better} wins {share} of the sessions with a winner"
     if row.p_value <= level:
         return f"{better} beats {worse}: {found}."
+    # The interval holds no difference that would matter.
     if effect and ends[1] > 0.5 - effect and ends[2] < 0.5 + effect:
         return f"No difference of {effect:.1%} between {better} and {worse}: {found}."
     more = "It needs more sessions than the log can say"
@@ -721,6 +763,7 @@ def _read_teams(team):
 def _parts_of(text):
     """Name, sign and number of each ranking in the text of a team; none if it is no such text."""
     matches = [_PART.fullmatch(part) for part in text.split(" ")]
+    # One part that does not fit: the text is of no Interleaver.
     return [match.groups() for match in matches] if all(matches) else []
 
 

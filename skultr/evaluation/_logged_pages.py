@@ -77,6 +77,7 @@ class LoggedPages(RowsOfLog):
         order = np.argsort(~rows.shown, kind="stable")  # candidates may be of any cluster
         first = order[first_rows(self.page[order], int(self.page.max()) + 1)]
         self.page_query = rows.query[first]
+        # Who knows what each page adds may have several clusters in a query.
         if several:
             cluster = self._codes(cluster, "cluster", self.page, "result page")
         else:
@@ -181,8 +182,9 @@ class LoggedPages(RowsOfLog):
     def mean_by_position(self, values: Floats) -> Floats:
         """Mean of values of shown rows over the impressions at the position of each slot."""
         place, _ = encode(self.slot_position)
-        total = np.bincount(place[self.slot], self.weight * values)
-        weight = np.bincount(place[self.slot], self.weight)
+        place_of_row = place[self.slot]
+        total = np.bincount(place_of_row, self.weight * values)
+        weight = np.bincount(place_of_row, self.weight)
         return (total / weight)[place]
 
     def per_page(self, by_query: Floats) -> float:
@@ -205,7 +207,8 @@ class LoggedPages(RowsOfLog):
     def over_pages(self, by_query: Floats) -> Floats:
         """Sums over queries, in equal parts for each impression of their pages."""
         shown = self.page_weight
-        return shown * (by_query / np.maximum(self.of_queries(shown), TINY))[self.page_query]
+        per_impression = by_query / np.maximum(self.of_queries(shown), TINY)
+        return shown * per_impression[self.page_query]
 
     def error_per_page(self, by_page: Floats, variance: float = 0.0, *, new: bool = True) -> float:
         """Standard error of a mean per page, from the influence of each page and a further
@@ -236,7 +239,8 @@ class LoggedPages(RowsOfLog):
             return float(np.sqrt(variance) / total)
         clusters = variance_of(self.cluster)
         if new:
-            # Queries and clusters, less what they share: queries within clusters.
+            # Queries and clusters, less what they share: queries within clusters. Less than
+            # nothing, which small samples give, is nothing.
             both = pair_codes(self.page_query, self.cluster, int(self.cluster.max()) + 1)
             shared = variance_of(encode(both)[0])
             variance += clusters + max(queries - shared, 0.0)
@@ -247,6 +251,7 @@ class LoggedPages(RowsOfLog):
     def n_equal(self, weight: Floats) -> float:
         """Number of queries, or of clusters if fewer, of equal weight that are worth as much
         (Kish)."""
+        # As many as are independent: never more than there are clusters.
         n_equal = _equal(weight)
         if self.cluster is not None:
             by_cluster = np.bincount(self.cluster, self.over_pages(weight))

@@ -46,32 +46,32 @@ _FORMATS = {
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ExperimentPlan:
-    """What :func:`plan_experiment` returns.
+    """An experiment from :func:`plan_experiment`: what to serve, for how long, at what cost.
 
     Parameters
     ----------
     sessions : float
-        Length of the experiment: sessions of all queries, also those without an action.
+        Length of the experiment: sessions of all queries, also of those without an action.
     clicks_lost, clicks_lost_share : float
-        Expected, in all and as a share of the clicks in these sessions; negative if the
-        experiment gains clicks.
+        Clicks that the experiment is expected to lose: their number, and their share of the
+        clicks in these sessions. Negative if it gains clicks.
     actions : DataFrame
-        One row per action: what to serve (index ``action``), the number of ``queries``, their
-        ``sessions``, the ``share`` of all sessions, and ``clicks_lost``. Each pair of positions
-        of a swap is exchanged with probability 1/2, independently of the others.
+        One row per action (index ``action``: what to serve), with the number of ``queries``,
+        their ``sessions``, the ``share`` of all sessions, and ``clicks_lost``. A swap exchanges
+        each of its pairs of positions with probability 1/2, independently of the others.
     shares : DataFrame
-        Probability of each action (columns) for a page of each query (index ``qid``). Other pages
-        are served as before.
+        Probability of each action (columns) for a page of each query (index ``qid``). All other
+        pages are served as before.
     precision : DataFrame
-        One row per number that is to be known: ``estimate`` from the log, ``expected``
-        half-width, and ``promised``, the one that 95 % of experiments reach.
+        One row per number to be measured: its ``estimate`` from the log, the ``expected``
+        half-width, and the ``promised`` one, which 95 % of experiments reach.
     alternatives : DataFrame
-        This plan and other designs for the same half-width (index ``design``), those that lose
-        fewest clicks first: ``sessions``, ``clicks_lost`` and ``clicks_lost_share``.
+        This plan and other designs for the same half-width (index ``design``), with ``sessions``,
+        ``clicks_lost`` and ``clicks_lost_share``. The design that loses fewest clicks comes first.
     verdict : str
-        What the usual experiment takes, and whether any is needed.
+        What the usual experiment costs, and whether any experiment is needed.
     assumption : str
-        Where the examination comes from with which the plan was made.
+        Source of the examination that the plan assumes.
     """
 
     sessions: float
@@ -109,10 +109,9 @@ class ExperimentPlan:
         Parameters
         ----------
         qid : array-like of shape (n_documents,)
-            Query ids of the simulated documents. Queries that the log does not have get no
-            action.
+            Query ids of the simulated documents. Queries that the log lacks get no action.
         production : Policy, default=None
-            Ranks the pages that swaps start from; by default ``DeterministicPolicy()``.
+            Ranks the pages that swaps start from. The default is ``DeterministicPolicy()``.
 
         Returns
         -------
@@ -121,14 +120,17 @@ class ExperimentPlan:
         Raises
         ------
         TypeError
-            If ``production`` is no policy, or given although the plan is for a difference.
+            If ``production`` is no policy, or if the plan is for a difference, which takes none.
         """
         rankings = self._layouts is None
         if production is not None and (rankings or not isinstance(production, Policy)):
             expected = "None, because scores rank production" if rankings else "a Policy"
             raise TypeError(f"production is a {type(production).__name__}; expected {expected}.")
-        shares = self.shares.reindex(np.unique(np.asarray(qid))).fillna(0.0).to_numpy()
+        # Policies count queries in the order of their ids.
+        queries = np.unique(np.asarray(qid))
+        shares = self.shares.reindex(queries).fillna(0.0).to_numpy()
         if rankings:
+            # All other pages are served as before; sums of shares may be above 1 by rounding.
             rest = np.clip(1 - shares.sum(axis=1, keepdims=True), 0, 1)
             return MixturePolicy(np.hstack([rest, shares]))
         depth = len(self.precision)
@@ -178,27 +180,28 @@ def plan_experiment(
     y : array-like of shape (n_rows,) or str
         Clicks, numbers of clicks or click rates, or the name of the column of X that holds them.
     half_width : float
-        Of the 95 % intervals: of examination relative to the first position, at every position,
-        or of clicks per page.
+        Half-width that the 95 % intervals should have: of examination relative to the first
+        position, at every position; or of the difference in clicks per page.
     target : {"examination", "difference"}, default="examination"
-        What is to be known:
+        What the experiment measures:
 
         - ``"examination"``, as ``InterventionHarvesting(n_bootstrap=0)`` reads it. The plan mixes
           swaps of positions, which move documents 1, 2, 3, 5, 8, ... places, and a shuffle.
         - ``"difference"``: clicks per page of ``scores_a`` minus ``scores_b``, as
-          ``policy_difference(method="item-position")`` reads it. The plan serves the two rankings,
-          the more often the noisier their clicks and the fewer they cost.
+          ``policy_difference(method="item-position")`` reads it. The plan serves the two rankings.
+          A query gets more pages if its clicks are noisier, or if its pages cost fewer clicks.
     scores_a, scores_b : fitted ranker, array-like of shape (n_rows,) or str, default=None
-        Of the two rankings, as for :func:`policy_difference`.
+        Scores of the two rankings, as for :func:`policy_difference`.
     k : int, default=None
         Positions 1 to k take part; None for all.
     sessions : float, default=None
-        Longest experiment, in sessions of all queries. By default half of what uniform swaps with
-        the first position (for a difference: an A/B test) need for the same half-width, or as
-        many as are needed, up to all. Longer experiments lose fewer clicks.
+        Length of the longest experiment, in sessions of all queries. Longer experiments lose
+        fewer clicks. The default is half of what the usual experiment needs for the same
+        half-width: uniform swaps with the first position, or an A/B test for a difference. If
+        this half is too short, the default is the number needed, at most the whole.
     propensity : "column", array-like of shape (n_positions,), estimator or None, default=None
-        Examination to plan with, as for :class:`~skultr.metrics.IPSScorer`. By default that of
-        the log; see Notes.
+        Examination to plan with, as for :class:`~skultr.metrics.IPSScorer`. By default it is
+        estimated from the log (see Notes).
     sample_weight : array-like of shape (n_rows,), default=None
         Multiplies ``impressions``.
     **roles : array-like of shape (n_rows,)
@@ -208,40 +211,50 @@ def plan_experiment(
     Returns
     -------
     plan : ExperimentPlan
-        Of 0 sessions if the log alone gives the half-width.
+        The plan. It has 0 sessions if the log alone gives the half-width.
 
     Raises
     ------
     ValueError
-        If no experiment of so many sessions reaches the half-width, positions
-        are not 1, 2, ..., one has no click, the rankings are missing or equal, or a role is
-        missing.
+        If
+
+        - no experiment of so many sessions reaches the half-width,
+        - positions are not 1, 2, ...,
+        - a position has no click,
+        - the rankings are missing or equal, or
+        - a role is missing.
 
     Notes
     -----
-    The log and the experiment are read together, so that relevance should not change between the
-    two. Clicks are taken to be position-based, and documents that the log never showed as relevant
-    as those at the last position.
+    *Assumptions.*
 
-    *Examination* combines the documents shown at several positions with a prior, which is all that
-    a log without them has: of the fall of click rates (in logarithms), between a third and all is
-    examination (two standard errors around 2/3). Where the prior decides, the promise is cautious;
-    plan again from the first days of the experiment.
+    - Relevance does not change between log and experiment, which are read together.
+    - Clicks are position-based.
+    - Documents that the log never showed are as relevant as those at the last position.
+
+    *Examination* is estimated from documents that the log shows at several positions, and from a
+    prior. The prior says that between a third and all of the fall of click rates (in logarithms)
+    is examination (two standard errors around 2/3). A log in one order has only the prior. Where
+    the prior decides, the promise is cautious: plan again from the first days of the experiment.
 
     *Shares* :math:`x_l` of the pages with layout l minimise :math:`\sum_l x_l \text{cost}_l`
     subject to the half-width at each position, which is predicted from the expected clicks of
     each document.
 
-    *Promises* are 95 % quantiles of what experiments would report, in which relevance and
-    examination vary as far as the log does not know them. In simulations, promises of a
-    difference were kept in 97 % of the experiments (92 % where traffic follows Zipf's law, 90 %
-    with users who trust positions), with at most 1.3 times the sessions that keep them in 95 %;
-    promises of examination in 85 to 100 %, with as many or, from a log in one order, with more.
+    *Promises* are 95 % quantiles of what experiments would report. Relevance and examination vary
+    between these experiments as far as the log leaves them open. In simulations,
 
-    A difference has the half-width that queries leave, however long the experiment is: where a
-    few queries have most of the traffic, plans near it are long and may miss. At each place where
-    two rankings differ a page shows one document, so that no design is much shorter than an A/B
-    test that is read together with the log, unless the log has one of the rankings.
+    - promises of a difference were kept in 97 % of the experiments (92 % where traffic follows
+      Zipf's law, 90 % with users who trust positions). They took at most 1.3 times the sessions
+      that keep a promise in 95 %;
+    - promises of examination were kept in 85 to 100 %, with as many sessions or, from a log in
+      one order, with more.
+
+    *Limits of a difference.* Differences between queries leave a half-width that no length of the
+    experiment reduces. Plans near it are long and may miss if a few queries have most of the
+    traffic. No design is much shorter than an A/B test that is read together with the log, unless
+    the log has one of the rankings: at a place where two rankings differ, a page shows only one
+    of their documents.
 
     Examples
     --------
@@ -311,8 +324,7 @@ def _plan_swaps(log, model, half_width, sessions):
     # Linear programs leave crumbs, which are no layouts to serve.
     kept = np.flatnonzero(shares > 1e-6)
     served = [layout[number] for number in kept]
-    moves_of_layout = [moves_of([1.0], [each], n_positions) for each in served]
-    lost_of_layout = whole - np.array([model.clicks(moves) for moves in moves_of_layout])
+    lost_of_layout = whole - np.array([_clicks_by_layout(model, each) for each in served])
     sessions_of_layout = needed * shares[kept]
     share_of_query = model.pages / model.sessions
     moves = moves_of(shares, layout, n_positions)
@@ -337,6 +349,11 @@ def _cheapest(model, layout, half_width, limits):
         if shares is not None:
             return shares
     return None
+
+
+def _clicks_by_layout(model, layout):
+    """Clicks per page if all pages have one layout."""
+    return model.clicks(moves_of([1.0], [layout], len(model.examination)))
 
 
 def _usual_layouts(n_positions):
@@ -370,7 +387,7 @@ def _plan_rankings(log, model, a, b, half_width, sessions):
         left, _ = test.half_widths(endless, ENDLESS)
         raise ValueError(
             f"No experiment reaches half_width={half_width:g}, because queries differ too much: "
-            f"about {left:.3g} is left however long it is. Pass a larger half_width, or a log "
+            f"even the longest one leaves about {left:.3g}. Pass a larger half_width, or a log "
             "with more queries."
         )
     even = least(lambda n: reaches(n * evenly, n), 1, ENDLESS)
@@ -427,6 +444,7 @@ def _no_plan(log, model, names, precision, layouts):
 
 def _plan(log, model, designs, whole, *, names, pages, lost, usual, note="", **rest):
     """The plan from (sessions, clicks lost per page) of designs, and its pages by query."""
+    # Of each design, clicks lost per page become those of all its sessions.
     table = pd.DataFrame(designs, index=["sessions", "clicks_lost"]).T
     table["clicks_lost_share"] = table["clicks_lost"] / whole
     table["clicks_lost"] *= table["sessions"]
@@ -520,8 +538,8 @@ class RankingTest:
         n_queries = (self.share @ changes) ** 2 / ((self.share * changes) ** 2).sum()
         if n_queries < LEAST_QUERIES.value:
             raise ValueError(
-                f"The queries whose rankings differ are worth {n_queries:.1f} of equal weight, "
-                f"and policy_difference needs {LEAST_QUERIES.value}. Pass a log with more queries."
+                f"The effective number of queries whose rankings differ is {n_queries:.1f}, and "
+                f"policy_difference needs {LEAST_QUERIES.value}. Pass a log with more queries."
             )
         logged = model.relevance * (model.shown @ model.examination)
         logged = np.bincount(model.query, logged, minlength=self._n)
@@ -540,7 +558,9 @@ class RankingTest:
 
     def _added(self, pages, sessions):
         """Times that so many sessions show each row: with pages of its ranking, and the others."""
-        rest = np.maximum(sessions * self.share - pages.sum(axis=1), 0) / self._n_logged
+        # Pages of no ranking are as in the log, which showed each row so often per page.
+        other_pages = np.maximum(sessions * self.share - pages.sum(axis=1), 0)
+        rest = other_pages / self._n_logged
         return pages.ravel()[self._key] + rest[self._key // 2] * self._shown
 
     def half_widths(self, pages: Floats, sessions: float = 0.0) -> tuple[float, float]:
@@ -585,7 +605,9 @@ class RankingTest:
         """Sessions of an A/B test whose mean clicks per page are compared."""
         clicks = self._sums(self._due)
         chance = self._sums(self._due * (1 - self._due))
-        variance = self.share @ (chance + (clicks - self.share @ clicks) ** 2)
+        # Chance of the clicks of a page, and what queries differ by.
+        apart = clicks - self.share @ clicks
+        variance = self.share @ (chance + apart**2)
         # Half of the sessions each, at the usual 95 %.
         return 2 * variance.sum() * (1.96 / half_width) ** 2
 
@@ -618,9 +640,11 @@ def read_model(log, k, propensity):
     place = log.slot_position[log.slot].astype(int) - 1
     inside = place < n
     cell = pair_codes(log.pair[log.row], place, n)[inside]
+    # Impressions and clicks of each document of a query (rows) by position (columns).
     n_cells = len(log.pair_query) * n
     shown = np.bincount(cell, log.weight[inside], n_cells).reshape(-1, n)
-    clicks = np.bincount(cell, (log.weight * log.rate)[inside], n_cells).reshape(-1, n)
+    clicks_of_row = (log.weight * log.rate)[inside]
+    clicks = np.bincount(cell, clicks_of_row, n_cells).reshape(-1, n)
     rate = clicks.sum(axis=0) / shown.sum(axis=0)
     if not rate.all():
         raise ValueError(
@@ -631,9 +655,11 @@ def read_model(log, k, propensity):
     if propensity is not None or read_role(log.X, "propensity", None) is not None:
         by_row, _ = propensities(propensity, log)
         # Means over impressions, relative to the first position.
-        by_slot = log.mean_by_position(np.asarray(by_row, dtype=float)[log.row])
+        given_of_rows = np.asarray(by_row, dtype=float)[log.row]
+        by_slot = log.mean_by_position(given_of_rows)
         _, first_slot = np.unique(log.slot_position, return_index=True)
         given = by_slot[first_slot][:n]
+        # NaN is not above 0, either.
         if not (given > 0).all():
             raise ValueError("A propensity is 0 or missing; expected numbers above 0.")
         given /= given[0]

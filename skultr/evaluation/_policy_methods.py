@@ -48,13 +48,16 @@ class Evidence(NamedTuple):
         log = pages.log
         # Clicks that the rankings want of each unit, and that the log has of it.
         n_units = max(self.unit.max(), self.logged_unit.max()) + 1
-        wanted = np.bincount(self.unit, due * self.is_known * self.slope[pages.slot], n_units)
-        logged = np.bincount(self.logged_unit, self.shown * self.slope[log.slot], n_units)
+        due_of_known = due * self.is_known * self.slope[pages.slot]
+        wanted = np.bincount(self.unit, due_of_known, n_units)
+        told_by_log = self.shown * self.slope[log.slot]
+        logged = np.bincount(self.logged_unit, told_by_log, n_units)
         told = wanted / np.maximum(logged, TINY)
         weight = told[self.logged_unit] * self.shown / log.weight
         clicks = log.rate * log.weight
         # (Σ w)² / Σ w² over clicks of the weight w.
-        return float((weight * clicks).sum() ** 2 / max((weight**2 * clicks).sum(), TINY))
+        squares = (weight**2 * clicks).sum()
+        return float((weight * clicks).sum() ** 2 / max(squares, TINY))
 
 
 class Method:
@@ -76,6 +79,7 @@ class Method:
     bounds_unseen: ClassVar[bool] = False
 
     def __init__(self, given: Mapping[str, Any]) -> None:
+        # An argument that the method does not read would seem to count.
         wrong = [name for name, value in given.items() if value is not None and name != self.reads]
         if wrong or self._lacks(given):
             raise ValueError(
@@ -165,6 +169,7 @@ class ByModel(Method):
 
     def _fitted(self, log):
         model = self._given
+        # What cannot be fitted is taken as it is.
         if not hasattr(model, "fit"):
             return model
         try:
@@ -212,6 +217,7 @@ class ItemPosition(Method):
         """By the clicks of each document at the position, per impression."""
         log = pages.log
         shown = log.weight
+        # A page that was unlikely stands for more pages.
         if self._given is not None:
             probability = np.asarray(self._given, dtype=float)
             shown = shown / _positive(probability, log, "probability")
@@ -304,7 +310,9 @@ def _positive(values, log, name):
 # Support ----------------------------------------------------------------------------------------
 def support_of(pages: Pages, due: Floats, is_known: Bools) -> Floats:
     """Clicks at the places that the log knows, and at all, of each ranking: shape (2, n)."""
-    clicks = due * pages.log.mean_by_position(pages.log.rate)[pages.slot]
+    # Places count by the mean click rate of their position.
+    rate = pages.log.mean_by_position(pages.log.rate)
+    clicks = due * rate[pages.slot]
     known = np.bincount(pages.ranking, clicks * is_known)
     return np.stack([known, np.bincount(pages.ranking, clicks)])
 
@@ -345,6 +353,7 @@ def doubt_of_method(
     beyond: float, error: float, claimed: float | None, n_queries: float, method: str
 ) -> str:
     """Why two methods forbid to believe one; ``claimed`` if it would win."""
+    # Where two methods differ by more than chance, one is wrong, and the clicks do not say which.
     p_value = p_value_of(beyond, error, n_queries)
     if p_value < LEVEL.value:
         return (
@@ -361,6 +370,7 @@ def doubt_of_method(
 
 def p_value_of(value: float, error: float, n_queries: float) -> float:
     """Two-sided, of a value of 0."""
+    # Without an error, a value is 0 or is not.
     if not error:
         return float(value == 0)
     return float(2 * student.sf(abs(value) / error, n_queries - 1))

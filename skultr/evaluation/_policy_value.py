@@ -348,6 +348,7 @@ def _estimate(log, rankings, gain, k, method, given, groups, options):
             f"k={k}, but the log has positions {int(position.min())} to {int(position.max())}, "
             "and has clicks there only. Pass k in this range."
         )
+    # Arguments that the method cannot read are an error before anything is estimated.
     method = kind(given)
     scores = {name: log.scores_of(values, name) for name, values in rankings.items()}
     names = options.get("names", tuple(scores))
@@ -374,9 +375,8 @@ def _judged(worth, names):
     counts = (worth.logged, worth.n_clicks, worth.support)
     if doubt:
         no_interval = (np.nan, np.nan)
-        return PolicyEstimate(
-            np.nan, np.nan, no_interval, np.nan, *counts, f"cannot tell: {doubt}."
-        )
+        verdict = f"cannot tell: {doubt}."
+        return PolicyEstimate(np.nan, np.nan, no_interval, np.nan, *counts, verdict)
     verdict = verdict_of(worth, names)
     return PolicyEstimate(
         worth.value, worth.error, worth.interval, worth.p_value, *counts, verdict

@@ -27,15 +27,16 @@ def verdict_of(worth: Worth, names: tuple[str, str]) -> str:
     if worth.wins:
         winner, other = names if worth.gained_low > 0 else names[::-1]
         head = f"{winner} gets more than {other}"
+    share = worth.gained / worth.logged
     verdict = (
         f"{head}: {worth.value:.4g} per page (95 % interval {low:.4g} to {high:.4g}), which is "
-        f"{worth.gained / worth.logged:+.1%} of the clicks in the log, if "
-        f"{worth.method.assumption}."
+        f"{share:+.1%} of the clicks in the log, if {worth.method.assumption}."
     )
     if worth.method.bounds_unseen and worth.has_ends:
         verdict += (
             f" {1 - worth.support:.0%} of the clicks are at places of documents that the log "
-            "never showed; the interval counts them from nothing to the best of their position."
+            "never showed. Such a document may get no clicks, or as many as the best one at its "
+            "position; the interval covers both."
         )
     if not worth.log.has_pages:
         verdict += " Counts without sessions cannot test whether the documents above matter."
@@ -46,6 +47,7 @@ def verdict_of(worth: Worth, names: tuple[str, str]) -> str:
 def doubt_before(worth: Worth) -> str:
     """Why the log has too little of what the rankings show, or contradicts the method."""
     doubt = _doubt_of_log(worth) or doubt_of_formula(worth)
+    # With a context, each of its values has a fit of its own.
     if not doubt and worth.log.context is None:
         doubt = _doubt_of_columns(worth.log, worth.contexts[0].table)
     return doubt
@@ -58,13 +60,16 @@ def doubt_of_formula(worth: Worth) -> str:
 
 def doubt_after(worth: Worth, names: tuple[str, str]) -> str:
     """Why the numbers do not decide."""
+    # Documents that were never shown decide who wins, unless both ends agree.
     if worth.is_agreed:
         return worth.method.doubt(worth)
+    low = worth.gained_low / worth.logged
+    high = worth.gained_high / worth.logged
+    first, second = names
     return (
         f"{1 - worth.support:.0%} of the clicks are at places of documents that the log never "
-        f"showed, so that {names[0]} gets from {worth.gained_low / worth.logged:+.1%} to "
-        f"{worth.gained_high / worth.logged:+.1%} of the clicks more than {names[1]}. Show these "
-        "documents on some pages"
+        f"showed, so that {first} gets from {low:+.1%} to {high:+.1%} of the clicks more than "
+        f"{second}. Show these documents on some pages"
     )
 
 
@@ -112,7 +117,7 @@ def _moved_share(worth):
 
 def _too_few(what, number, least):
     return (
-        f"the {what} are worth {number:.1f} of equal weight, and {least} are needed. Log more "
+        f"the effective number of {what} is {number:.1f}, and {least} are needed. Log more "
         "sessions"
     )
 
@@ -138,7 +143,7 @@ def _doubt_of_columns(log: LoggedPages, table: ClickTable) -> str:
         pair = np.unravel_index(most, apart.shape)
         deeper, other = (python_value(values[code]) for code in pair)
         return (
-            f"users read to another depth where the column {name!r} has another value "
+            f"how deep users read depends on the column {name!r} "
             f"(examination at {deeper!r} is that at {other!r} times the position to the power of "
             f"{apart[pair]:.2f} ± {error[pair]:.2f}). Pass context={name!r}"
         )

@@ -108,6 +108,20 @@ MOST_LEFT_OF_PAGES = Threshold(
     "choice",
 )
 
+# Judges -----------------------------------------------------------------------------------------
+KEPT = Threshold(
+    0.8,
+    "share of the people's agreement above chance that a judge must keep to stand in for them",
+    "the advantage that people have in the alternative annotator test, 0.2 for experts",
+    "choice",
+)
+FREQUENT = Threshold(
+    0.5,
+    "share of the impressions that the frequent queries have, of which judges are compared apart",
+    "both kinds then tell as much by their clicks",
+    "choice",
+)
+
 # Comparisons on simulated logs ------------------------------------------------------------------
 LEAST_UNITS = Threshold(
     3,

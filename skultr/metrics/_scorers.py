@@ -17,6 +17,7 @@ from sklearn.utils.metadata_routing import MetadataRequest, get_routing_for_obje
 
 from .._base._shared_text import with_shared_text
 from .._base._sklearn import validate_parameter_constraints, validate_params
+from .._base._texts import id_text
 from .._base._typing import ArrayLike, Column, Floats, Ints, Predictor, Table
 from .._log._lost_roles import refuse_lost_queries
 from .._log._reader import Rows, features_of, pairs_of_codes, read
@@ -550,14 +551,6 @@ def to_trec(
         for query, doc, rank, score in zip(*columns, strict=True)
     ]
     return qrels, "".join(lines)
-
-
-def id_text(id_: Any, column: str) -> str:
-    """An id as text; frames with gaps turn whole numbers into floats."""
-    if pd.isna(id_) or not str(id_).strip():
-        raise ValueError(f"{column} holds {id_!r}; expected an id. Drop these rows.")
-    is_whole = isinstance(id_, float) and id_ % 1 == 0
-    return f"{id_:.0f}" if is_whole else str(id_)
 
 
 def refuse_white_space(ids: list[str]) -> None:

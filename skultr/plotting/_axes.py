@@ -78,7 +78,7 @@ def method_colors(names: Iterable[str]) -> dict[str, str]:
     names : iterable of str
         Methods of one figure, such as "DLA" or "DLARanker". The known ones are "production",
         "naive", "IPS", "DLA", "ensemble", "LambdaMART", "user-aware", "CLD", "Heckman",
-        "vectorization", "affine" and "skyline"; others get colours that no known one has.
+        "vectorization", "affine" and "skyline". Others get colours of their own.
 
     Returns
     -------
@@ -98,6 +98,7 @@ def method_colors(names: Iterable[str]) -> dict[str, str]:
     """
     if isinstance(names, str):
         raise TypeError(f"names is the string {names!r}; expected a list of names.")
+    # Methods that are not known get the other colours in turns.
     others = cycle(_OF_OTHERS)
     methods = {name: str(name).lower().removesuffix("ranker").strip() for name in names}
     return {name: _OF_METHODS.get(method) or next(others) for name, method in methods.items()}
@@ -125,6 +126,7 @@ class Display:
 
     def _open(self, ax, figsize, hidden=("top", "right")):
         """Take the axes to draw on, or make some, without the hidden sides of their frame."""
+        # Axes of the user keep the size of their figure.
         self.ax_ = self._new_figure(figsize).subplots() if ax is None else ax
         for side in hidden:
             self.ax_.spines[side].set_visible(False)
@@ -162,6 +164,7 @@ def factor_text(factor: Any) -> str:
 def fitted_value(estimator: Any, name: str) -> Any:
     """A fitted attribute of the model inside searches and pipelines; None if it has none."""
     model = steps_of(estimator)[-1]
+    # What is not fitted lacks the attribute, and the error should say why.
     if not hasattr(model, name) and hasattr(model, "fit"):
         check_is_fitted(model)
     return if_fitted(model, name)

@@ -99,7 +99,8 @@ class ExaminationDisplay(Display):
         truth : array-like, mapping, Series or DataFrame, default=None
             True examination of positions 1, 2, ..., or by bias factor. For users, an array of
             shape (n_users, n_positions) whose row u belongs to user u, a frame of users by bias
-            factors, or a Series by both; it is multiplied by one number to match the estimates.
+            factors, or a Series by both. The truth is multiplied by one number to match the
+            estimates.
         name : str, default=None
             Name in the legend; by default that of the class.
         {ax}
@@ -180,8 +181,8 @@ class ExaminationDisplay(Display):
         TypeError
             If a model has no ``examination_``.
         ValueError
-            If there is no model, if models and truth have no bias factor in common, or if one of
-            several models has curves of users.
+            If there is no model, if models and truth share no bias factor, or if one of several
+            models has curves of users.
         """
         if not isinstance(estimators, Mapping) or not estimators:
             raise ValueError(
@@ -204,9 +205,9 @@ class ExaminationDisplay(Display):
     def plot(self, ax: Axes | None = None, *, confidence_level: float = 0.95) -> Self:
         """Draw the display.
 
-        With up to 60 bias factors, curves relative to the first factor that all models have in
-        common (click models determine examination up to one factor only). With more, each curve
-        and the truth in decreasing order.
+        With up to 60 bias factors, curves are relative to the first factor that all models share,
+        because click models determine examination only up to one factor. With more bias factors,
+        each curve and the truth are drawn in decreasing order.
 
         Each user has a line, coloured by the mean position examined. Up to 20 users are named and
         have intervals.
@@ -402,6 +403,7 @@ def _table_of(estimator):
     """The table of examination of a fitted model."""
     table = estimator
     if not isinstance(estimator, pd.DataFrame):
+        # The last step has the curve, and an earlier one may have recoded the factors.
         *before, model = steps_of(estimator)
         table = fitted_value(model, "examination_")
         if isinstance(table, pd.DataFrame) and not is_of_users(table):
@@ -433,9 +435,9 @@ def _read_truth(truth, tables):
         if 0 in table.index:
             # Codes count from 0, so that position 1 would be compared with the second factor.
             raise ValueError(
-                f"truth is an array, hence of positions 1, 2, ..., but {name!r} has a bias factor "
-                "0: these are codes. Pass the pipeline with the IdentifiabilityRepair that wrote "
-                "them, or a Series of the truth by code."
+                f"truth is an array of positions 1, 2, ..., but {name!r} has a bias factor 0, so "
+                "that its factors are codes. Pass the pipeline with the IdentifiabilityRepair "
+                "that wrote them, or a Series of the truth by code."
             )
     return pd.Series(truth, index=np.arange(1, len(truth) + 1))
 
@@ -449,14 +451,15 @@ def _common_factors(curves):
     if not len(common):
         raise ValueError(
             "No bias factor has an examination above 0 in every table (and the truth), so that "
-            "they cannot be compared. A truth that is an array is that of positions 1, 2, ...; "
-            "pass a Series with the index of examination_ for other factors."
+            "they cannot be compared. If truth is an array, it is that of positions 1, 2, ...: "
+            "for other factors pass a Series with the index of examination_."
         )
     return common.sort_values()
 
 
 def _falling(curve):
     """Ranks, and the curve in decreasing order, relative to its largest value."""
+    # Ranks count from 1, as the axis is logarithmic.
     rank = np.arange(1, len(curve) + 1)
     falling = np.sort(curve.to_numpy(dtype=float))[::-1]
     return rank, falling / curve.max()
@@ -472,6 +475,7 @@ def _errors(table, factors):
     """Standard errors of the log of examination; NaN where they are not known."""
     # Tables of a truth, or without errors, have none.
     known = table.get("standard_error", pd.Series(dtype=float))
+    # In the order of the curve, which may have other factors.
     return known.reindex(factors).to_numpy(dtype=float)
 
 

@@ -26,10 +26,12 @@ _MAX_OWN = 8
 class IdentifiabilityDisplay(Display):
     """Plot of the components of a click log; relevance is identifiable if there is one.
 
-    Create it with :meth:`from_log` or :meth:`from_graph`. Up to 60 bias factors are drawn one by
-    one on a circle, each component in a colour, with lines between factors that share documents.
-    More are drawn as bars: the eight largest components and all others together, with their
-    shares of the impressions and of the factors.
+    Create it with :meth:`from_log` or :meth:`from_graph`.
+
+    - Up to 60 bias factors are drawn one by one on a circle. Each component has a colour, and
+      lines connect factors that share documents.
+    - More are drawn as bars: the eight largest components and all others together, with their
+      shares of the impressions and of the factors.
 
     Parameters
     ----------

@@ -43,10 +43,12 @@ _ARROWS = "#b23a48"
 class EmbeddingDisplay(Display):
     """Plot of the embeddings of documents, bias factors and base vectors in one space.
 
-    Documents are points, coloured by relevance, with a large dot at the mean of each grade. Bias
-    factors are arrows. Black dots are the base vectors, along which the queries are ranked. Under
-    a bias factor, the click rate of a document increases along the arrow, and the more steeply
-    the longer the arrow is. Create it with :meth:`from_estimator`.
+    Create it with :meth:`from_estimator`.
+
+    - Documents are points, coloured by relevance, with a large dot at the mean of each grade.
+    - Bias factors are arrows. Under a bias factor, the click rate of a document increases along
+      its arrow; a longer arrow means a steeper increase.
+    - Base vectors, along which the queries are ranked, are black dots.
 
     Parameters
     ----------
@@ -83,8 +85,8 @@ class EmbeddingDisplay(Display):
 
     - Observation embeddings have second moment one in each direction. The distance of two
       documents is then the root mean square difference of their products over bias factors.
-    - Only differences between documents of a list affect clicks, so the mean document is the
-      origin.
+    - The mean document is the origin, because only differences between documents of a list affect
+      clicks.
     - The first axis is along the mean base vector: documents further right are ranked higher. The
       others are the principal axes of the documents in the orthogonal complement, by decreasing
       spread.
@@ -218,6 +220,7 @@ class EmbeddingDisplay(Display):
         return self
 
     def _draw_documents(self, documents, relevance, cmap):
+        # Few grades have a colour and a mean each; many are a scale.
         grades = np.unique(relevance)
         colors, norm, ticks = _colors(grades, cmap)
         # The best documents are the fewest, and are drawn last so that they are not hidden.
@@ -357,6 +360,7 @@ def _read_grades(X, relevance):
 
 def _embedding_model(estimator, X):
     """The fitted model inside searches and pipelines, and its input."""
+    # Steps before the model transform X.
     model, X = model_and_input(estimator, X)
     if not (hasattr(model, "relevance_embedding") and hasattr(model, "base_vectors")):
         raise TypeError(
@@ -444,9 +448,10 @@ class DebiasednessDisplay(Display):
             With a method ``predict(X)`` that returns one score per row.
         X : frame of shape (n_rows, n_columns)
             A click log with the roles ``qid``, ``position`` and ``relevance``, which may be
-            missing in some rows. Annotated documents (``doc``, or equal features in a query)
-            are drawn once, at their mean position weighted by the ``impressions`` of their rows,
-            as for :class:`~skultr.metrics.CMIPScorer`. Documents never shown are left out.
+            missing in some rows. Each annotated document (``doc``, or equal features in a query)
+            is drawn once, at its mean position, as for :class:`~skultr.metrics.CMIPScorer`. The
+            mean is weighted by the ``impressions`` of its rows. Documents never shown are left
+            out.
         logging : str, default=None
             Column of X with the score of the document by the logging policy, instead of its
             position.
@@ -462,9 +467,10 @@ class DebiasednessDisplay(Display):
         Raises
         ------
         ValueError
-            If X lacks a role or the column, no shown document is annotated, or no two documents
-            share a grade.
+            If X lacks a role or the column, if no shown document is annotated, or if no two
+            documents share a grade.
         """
+        # The axis has the name of the column, unless the user gives another.
         if logging is not None:
             plot_params.setdefault("logging_name", logging)
         return cls.from_predictions(

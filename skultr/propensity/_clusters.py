@@ -36,17 +36,17 @@ class UserClusters(
 ):
     r"""Group users with similar examination curves.
 
-    The examination curve of each user is estimated and pulled toward the common curve as far as
-    its noise warrants. The curves are then grouped by k-means, weighted by impressions (as in
-    Figure 5(a) of [1]_). As a step of a pipeline, it replaces the role ``user`` by the number of
-    the user's cluster, so that later steps estimate few curves from many clicks each.
+    The examination curve of each user is estimated, and pulled toward the common curve: the
+    noisier it is, the more. The curves are then grouped by k-means, weighted by impressions (as in
+    Figure 5(a) of [1]_). As a step of a pipeline, `UserClusters` replaces the role ``user`` by the
+    number of the user's cluster. Later steps then estimate few curves, from many clicks each.
 
     Parameters
     ----------
     n_clusters : int, default=10
     propensity : estimator, default=None
         Estimates the curves: an estimator of ``skultr.propensity`` with ``user="user"``, which
-        is cloned. By default ``RegressionEMPropensity(user="user")``.
+        is cloned. The default is ``RegressionEMPropensity(user="user")``.
     random_state : int, RandomState instance or None, default=None
         Seed of k-means, and of ``propensity`` if it has none.
 
@@ -284,7 +284,7 @@ class UserClusters(
         n_clusters = min(self.n_clusters, len(distinct))
         if n_clusters < self.n_clusters:
             warn_user(
-                f"The {len(curves)} users have only {count_of(n_clusters, 'distinct curve')}: "
+                f"The {len(curves)} users have only {count_of(n_clusters, 'distinct curve')}; "
                 f"other differences are noise. n_clusters={self.n_clusters} is reduced to "
                 f"{n_clusters}.",
                 ClickDataWarning,

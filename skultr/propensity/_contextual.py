@@ -44,20 +44,21 @@ class ContextualPropensity(NeuralEstimator, CallbackSupportMixin, BasePropensity
     r"""Examination as a function of position and context (contextual position-based model).
 
     The context of a result affects how far users look: the device, the kind of page, the intent
-    of the query. :math:`o(k, x)` is a network of the context vector x with one output per bias
-    factor k, learned from documents that were shown at several positions or in several contexts
-    (Fang et al. 2019). The assumption is that the relevance of a document depends neither on the
-    position nor on the context.
+    of the query. Examination :math:`o(k, x)` is a network of the context vector x with one output
+    per bias factor k. It learns from documents that were shown at several positions or in several
+    contexts (Fang et al. 2019). The assumption is that the relevance of a document depends neither
+    on the position nor on the context.
 
     Parameters
     ----------
     context : str or int, list of str or int, default=None
-        Columns of X that are the context: names in a frame, numbers in an array. They hold
-        numbers. A ranker with this estimator as its ``propensity`` does not use them as features.
-        By default all columns without a role are the context; the ranker then uses them, too.
+        Columns of X that are the context, by name in a frame and by number in an array. Their
+        values are numbers. A ranker with this estimator as its ``propensity`` does not use these
+        columns as features. By default all columns without a role are the context, and the ranker
+        uses them, too.
     n_bootstrap : int, default=0
-        Number of resamples of the queries for the standard errors of ``examination_``, each a
-        whole training. With 0, standard errors are NaN.
+        Number of resamples of the queries for the standard errors of ``examination_``. Each takes
+        a whole training. With 0, standard errors are NaN.
 
     Other Parameters
     ----------------
@@ -111,13 +112,13 @@ class ContextualPropensity(NeuralEstimator, CallbackSupportMixin, BasePropensity
     The expected gradient is 0 at the truth, however few clicks a document has. After training, one
     number per bias factor is fitted to all clicks, which removes the noise of the last batches.
 
-    The published objective fits click rates of pairs of positions by the product of o and a
-    *second* network for the mean relevance of the documents of a pair; it is consistent only if
-    that network is correct.
+    The published objective is another one. It fits click rates of pairs of positions by the
+    product of o and a *second* network, for the mean relevance of the documents of a pair. It is
+    consistent only if that network is correct.
 
     *Scale.* Tables are relative to the first bias factor in each context. If documents were shown
     in several contexts, `predict` keeps the ratio of examination between contexts. If each
-    document had one context only, the log does not determine that ratio: the first factor then
+    document had one context only, the log does not determine that ratio. The first factor then
     has the same examination in all contexts, and documents of one query should share a context.
 
     References
@@ -347,7 +348,7 @@ def _reference_component(cells):
     label = cells.components(lambda part: part.by_doc(part.clicks)[part.doc] > 0)
     if label.max() + 1 == n_factors > 1:
         raise NotIdentifiableError(
-            f"No document that was clicked was shown under two of the {n_factors} bias factors: "
+            f"No clicked document was shown under two of the {n_factors} bias factors: "
             "nothing compares them. Serve some documents at several positions, as "
             "IdentifiabilityRepair(strategy='intervene') plans it, or use "
             "RegressionEMPropensity(), which compares positions by the features."

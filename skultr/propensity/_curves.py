@@ -43,8 +43,9 @@ class Estimate(NamedTuple):
 def _has_partial_fit(estimator: Any) -> bool:
     if estimator._reads_rows:
         raise AttributeError(
-            f"{type(estimator).__name__} has no partial_fit with these parameters: it reads more "
-            "than counts. Fit it to the logs of all days together, such as a ClickDataset."
+            f"{type(estimator).__name__} has no partial_fit with these parameters, because it "
+            "reads more than counts. Fit it to the logs of all days together, such as a "
+            "ClickDataset."
         )
     return True
 
@@ -99,20 +100,20 @@ class CurvePropensity(AddsLogs, BasePropensity):
         ----------
         X, y, sample_weight, qid, session, doc, position, bias, user, impressions, doc_scope, \
                 documents
-            As in :meth:`fit`. The lists of X are other lists than those of earlier logs, whatever
-            their sessions are called.
+            As in :meth:`fit`. The lists of X count as new, even if earlier logs have sessions of
+            the same name.
 
         Returns
         -------
         self : object
-            After an error it is what it was before.
+            Unchanged after an error.
 
         Raises
         ------
         ValueError
-            If a role or ``y`` holds invalid values; if the cells of a log do not fit into memory;
-            or if the estimator was fitted by :meth:`fit` and then pickled, which leaves out the
-            counts: start with ``partial_fit`` then.
+            If a role or ``y`` holds invalid values, or if the cells of a log do not fit into
+            memory. Also if the estimator was fitted by :meth:`fit` and then pickled: pickles leave
+            out the counts, so that you have to start with ``partial_fit``.
         """
         self._validate_params()
         roles = {
@@ -130,9 +131,9 @@ class CurvePropensity(AddsLogs, BasePropensity):
         X, y = self._read(X, y, sample_weight, roles, reset=is_first)
         if y is None:
             raise ValueError(
-                "The clicks and impressions of the documents of this log do not fit into memory, "
-                f"where {type(self).__name__}.partial_fit keeps them. Call fit, with the logs of "
-                "all days together."
+                f"{type(self).__name__}.partial_fit keeps the clicks and impressions of documents "
+                "in memory, and those of this log do not fit. Call fit, with the logs of all days "
+                "together."
             )
         # A log without positions has one curve value, 1; the two kinds cannot be added.
         has_bias = self._read_bias(X, roles) is not None
@@ -424,7 +425,7 @@ def warn_about_curve(table, average=None):
         warn_user(
             f"The log does not determine the examination of {len(unknown)} of {len(table)} bias "
             f"factors, NaN in examination_: {_some(unknown)}. No document connects them to the "
-            "first; serve some documents under both, or merge factors with IdentifiabilityRepair.",
+            "first. Serve some documents under both, or merge factors with IdentifiabilityRepair.",
             NotIdentifiableWarning,
         )
     # Where curves of users are pulled, the common one decides what lacks clicks.

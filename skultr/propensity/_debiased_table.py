@@ -63,9 +63,9 @@ def debiased_table(
 ) -> Any:
     r"""Relevance labels of documents, computed inside DuckDB, Polars, Dask or Spark.
 
-    The labels are those of :func:`relevance_labels`, for a log larger than memory: the engine
-    counts, and the table stays in it, ready to be joined with features for LightGBM on Dask,
-    XGBoost on Dask or Spark, or SynapseML. A lazy frame gives a lazy frame.
+    The labels are those of :func:`relevance_labels`, for a log larger than memory. The engine
+    counts, and the table stays in the engine. There you join it with features for LightGBM on
+    Dask, XGBoost on Dask or Spark, or SynapseML. A lazy frame gives a lazy frame.
 
     Parameters
     ----------
@@ -78,14 +78,15 @@ def debiased_table(
         Where propensities come from: the role ``propensity`` ("column" or None), one number per
         position, or a fitted estimator of :mod:`skultr.propensity`. An estimator predicts once for
         each distinct value of the columns that it reads, and these few rows are joined to the
-        log. If a context differs in every row, add its propensities as the role instead.
+        log. If a context differs in every row, pass its propensities as the role instead.
     click : str, default="click"
         Name of the column of clicks. Without a column ``impressions`` it holds values between 0
-        and 1 (larger ones are graded relevance and divided by their maximum); else the number of
-        clicks of each row, at most its ``impressions``, or its click rate.
+        and 1; larger ones are graded relevance, and divided by their maximum. With
+        ``impressions`` it holds the number of clicks of each row, at most its impressions, or its
+        click rate.
     user_aware : bool, default=True
-        Divide the click rate of a document by its mean propensity over the impressions of the
-        query. If False, each click is divided by its own propensity.
+        Whether to divide the click rate of a document by its mean propensity over the impressions
+        of the query. If False, each click is divided by its own propensity.
     clip : float in (0, 1], default=None
         Smaller propensities (with ``user_aware``, smaller means) are raised to it.
 
@@ -95,14 +96,15 @@ def debiased_table(
         One row per document of a query that was shown:
 
         - ``qid``, ``doc``: its keys;
-        - ``label``: debiased clicks per impression, an estimate of P(relevant) if the scale of
-          the propensities is known; it may exceed 1 by chance;
-        - ``weight``: examinations behind the label, its number of impressions times the (harmonic)
-          mean of the propensities: the variance of a label is about its size over this number;
+        - ``label``: debiased clicks per impression. It estimates P(relevant) if the scale of the
+          propensities is known, and may exceed 1 by chance;
+        - ``weight``: examinations behind the label, which is its number of impressions times the
+          (harmonic) mean of the propensities. The variance of a label is about the label divided
+          by this number;
         - ``group``: number of the query from 0, for learners whose groups must be integers.
 
-        Sorted by query and document, but for Spark. Dask numbers the queries in no order that
-        means anything; all rows of a query are in one partition.
+        The table is sorted by query and document, except in Spark. Dask numbers the queries in
+        arbitrary order, and keeps all rows of a query in one partition.
 
     Raises
     ------
@@ -181,8 +183,8 @@ def _read_by(source, schema):
     if isinstance(source, Mapping) or is_click_model(source):
         raise ValueError(
             f"propensity is a {type(source).__name__}; expected one number per position, or a "
-            "fitted estimator of skultr.propensity. A table cannot read the clicks of a page, or "
-            "an estimator for each user: add examination as the column 'propensity', or use "
+            "fitted estimator of skultr.propensity. Click models, and an estimator for each user, "
+            "do not work in an engine: add examination as the column 'propensity', or use "
             "relevance_labels."
         )
     if not hasattr(source, "fit"):

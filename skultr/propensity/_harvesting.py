@@ -121,20 +121,28 @@ class RandomizedPropensity(_PairwisePropensity):
     r"""Estimate examination from an experiment that exchanges documents at random.
 
     If chance alone decides which document is shown at which position, click rates of positions
-    are proportional to examination, whatever the documents. Two designs are supported: lists
-    whose documents were all *shuffled*, and *swaps*, in which documents at two (or more)
-    positions are exchanged and all others stay. All orders must be equally likely. For swaps with
-    another probability than 1/2, use :class:`InterventionHarvesting`.
+    are proportional to examination, whatever the documents. Two designs are supported:
+
+    - *shuffles*: all documents of a list are in random order;
+    - *swaps*: documents at two (or more) positions are exchanged, and all others stay.
+
+    All orders must be equally likely. For swaps with another probability than 1/2, use
+    :class:`InterventionHarvesting`.
 
     Parameters
     ----------
     arm : str, default=None
-        Name of the column that says which documents of a query were exchanged at random. Rows of
-        a query with the same value were exchanged with each other, whether or not the draw moved
-        them. Rows where it is missing were not randomised: ``fit`` ignores them, and ``predict``
-        gives them a propensity. :class:`~skultr.simulation.SwapPolicy` and
-        :class:`~skultr.simulation.ShufflePolicy` write such a column, ``"arm"``. By default
-        (None) every list was shuffled as a whole; only lists of equal length are then compared.
+        Name of the column that says which documents of a query were exchanged at random.
+
+        - Rows of a query with the same value were exchanged with each other, whether or not the
+          draw moved them.
+        - Rows without a value were not randomised: ``fit`` ignores them, and ``predict`` gives
+          them a propensity.
+        - None (the default) means that every list was shuffled as a whole. Only lists of equal
+          length are then compared.
+
+        :class:`~skultr.simulation.SwapPolicy` and :class:`~skultr.simulation.ShufflePolicy` write
+        such a column, ``"arm"``.
     user : str, default=None
         Column (or role ``"user"``): each of its values has a curve. By default all users have
         one curve.
@@ -143,9 +151,10 @@ class RandomizedPropensity(_PairwisePropensity):
         much users differ. A number is about the weight of the common curve, in clicks (the
         precision of users' log examination around it). With 0, curves are not pulled.
     n_bootstrap : int, default=0
-        Number of resamples of queries for standard errors. With 0, a formula gives them, from the
-        variation between arms of queries (sandwich). Resample if clicks of a query are correlated
-        for other reasons than relevance. For curves of users the formula is always used.
+        Number of resamples of queries for standard errors. With 0, they come from a formula: the
+        sandwich of the variation between arms of queries. Resample if clicks of a query are
+        correlated for other reasons than relevance. For curves of users the formula is always
+        used.
     random_state : int, RandomState instance or None, default=None
         Seed of the resamples.
 
@@ -155,8 +164,8 @@ class RandomizedPropensity(_PairwisePropensity):
         One row per bias factor (index ``bias``; with ``user``: ``user`` and ``bias``):
         ``examination`` relative to the first factor (of the same user), ``standard_error`` of
         its logarithm, the limits ``lower`` and ``upper`` of a 95 % interval, ``impressions`` and
-        ``clicks`` of the randomised rows, and ``component``. NaN, with a warning, if no arm
-        connects a factor to the first.
+        ``clicks`` of the randomised rows, and ``component``. A factor that no arm connects to the
+        first has NaN, with a warning.
     average_examination_ : DataFrame
         The same for all users together; only with ``user``.
     n_features_in_ : int
@@ -175,13 +184,15 @@ class RandomizedPropensity(_PairwisePropensity):
 
     Examination is estimated by maximum likelihood, given the number of clicks of each arm. With
     one shuffled arm, or swaps of two positions, that is the ratio of click-through rates. Arms
-    that overlap are combined as in :class:`InterventionHarvesting`, and so are users: a curve is
-    relative to the user's own first position, where users are assumed equal. If some users
-    examine less at all positions, use ``RegressionEMPropensity(relevance="embedding")``.
+    that overlap are combined as in :class:`InterventionHarvesting`.
 
-    ``fit`` warns if documents are at the same position more often than by chance: by at least 1 %
-    and at least six standard errors. In some ten thousand lists, swaps with probability 0.45
-    instead of 0.5 are detected. No log proves that all orders were equally likely.
+    *Users* are combined as there, too: a curve is relative to the user's own first position, where
+    users are assumed equal. If some users examine less at all positions, use
+    ``RegressionEMPropensity(relevance="embedding")``.
+
+    *Warning.* ``fit`` warns if documents are at the same position more often than by chance: by at
+    least 1 % and at least six standard errors. In some ten thousand lists, this detects swaps with
+    probability 0.45 instead of 0.5. No log proves that all orders were equally likely.
 
     References
     ----------
@@ -235,8 +246,8 @@ class RandomizedPropensity(_PairwisePropensity):
             return CellCount.of(X, click, by, optional=[self.arm]).cells()
         if self.user not in (None, "user"):
             raise TypeError(
-                f"user={self.user!r} and arm=None: rows of one arm are those of lists of one "
-                "length, which an engine counts for the role 'user' only. Rename the column "
+                f"user={self.user!r} and arm=None do not work with an engine: it counts lists of "
+                "one length, which are then an arm, for the role 'user' only. Rename the column "
                 f"{self.user!r} to 'user', or name a column of arms with arm=."
             )
         return count_lists_of(X, click)
@@ -289,21 +300,24 @@ class RandomizedPropensity(_PairwisePropensity):
 class InterventionHarvesting(_PairwisePropensity):
     r"""Estimate examination from documents that rankers showed at different positions.
 
-    Rankers that are compared in A/B tests, or replace each other over time, disagree. A document
-    that two of them showed at different positions has the same relevance at both, so that the
-    ratio of its click rates is the ratio of the examinations. No experiment is needed, and no
-    model of relevance.
+    Rankers disagree, in A/B tests or when one replaces another. A document that two of them showed
+    at different positions has the same relevance at both, so that the ratio of its click rates is
+    the ratio of the examinations. No experiment is needed, and no model of relevance.
 
     Parameters
     ----------
     method : {"all-pairs", "adjacent-chain", "pivot"}, default="all-pairs"
-        Which pairs of bias factors are compared. ``"all-pairs"`` uses all of them and is the
-        most precise. ``"pivot"`` compares each factor with the first only. ``"adjacent-chain"``
-        compares neighbours, in the order of the codes of the bias factors, and multiplies the
-        ratios, so that errors accumulate with depth.
+        Which pairs of bias factors are compared.
+
+        - ``"all-pairs"`` compares all of them, and is the most precise.
+        - ``"pivot"`` compares each factor with the first only.
+        - ``"adjacent-chain"`` compares neighbours, in the order of the codes of the bias factors,
+          and multiplies the ratios. Errors accumulate with depth.
+
     variant : {"default", "published"}, default="default"
-        Weight of a document in the comparison of two factors: n m / (n + m), with n and m its
-        impressions under the two, or 1 as in the paper; see Notes.
+        Weight of a document in the comparison of two factors (see Notes). ``"default"`` is
+        n m / (n + m), with n and m its impressions under the two; ``"published"`` is 1, as in the
+        paper.
     user : str, default=None
         Column (or role ``"user"``): each of its values has a curve, and only clicks of the same
         user are compared. By default all users have one curve.
@@ -313,9 +327,9 @@ class InterventionHarvesting(_PairwisePropensity):
         precision of users' log examination around it). With 0, curves are not pulled.
     n_bootstrap : "auto" or int, default="auto"
         Number of resamples of queries for standard errors (of documents, if there are fewer than
-        30 queries). With 0, a formula gives them, from the variation between documents (sandwich);
-        the result is about the same. ``"auto"`` takes 200 resamples if there are at most 50 bias
-        factors, and else the formula, because the time of a resample grows with the cube of their
+        30 queries). With 0, they come from a formula: the sandwich of the variation between
+        documents. The result is about the same. ``"auto"`` takes 200 resamples up to 50 bias
+        factors, and the formula above, because the time of a resample grows with the cube of their
         number. For curves of users the formula is always used, because each has few queries.
     random_state : int, RandomState instance or None, default=None
         Seed of the resamples.
@@ -326,8 +340,8 @@ class InterventionHarvesting(_PairwisePropensity):
         One row per bias factor (index ``bias``; with ``user``: ``user`` and ``bias``):
         ``examination`` relative to the first factor (of the same user), ``standard_error`` of
         its logarithm, the limits ``lower`` and ``upper`` of a 95 % interval, ``impressions``,
-        ``clicks`` and ``component``. NaN, with a warning, if no comparison connects a factor to
-        the first.
+        ``clicks`` and ``component``. A factor that no comparison connects to the first has NaN,
+        with a warning.
     average_examination_ : DataFrame
         The same for all users together; only with ``user``.
     n_features_in_ : int
@@ -393,15 +407,17 @@ class InterventionHarvesting(_PairwisePropensity):
     50 positions about 25 GB; with so many, map deep positions to one bias factor. *Time* grows
     with the cube of the number of bias factors that are compared.
 
-    Above 200 bias factors, pairs are therefore not compared one by one (with the default method
+    *Above 200 bias factors* pairs are therefore not compared one by one (with the default method
     and variant, without users). The estimate then maximises the likelihood of where the clicks of
     each document fell, given their number. Memory and time are linear, and the estimate is as
-    precise. Above 1,500 factors, a standard error is that of a factor if the others were known,
-    which is too small where each factor is linked to few others.
+    precise. Above 1,500 factors, standard errors take all other factors to be known, and are too
+    small where each factor is linked to few others.
 
-    A factor without any click gets half a click, with a warning; with fewer than ten, the larger
-    of both errors counts, of resamples and of the formula. The rankers must not have been
-    trained on clicks of the sessions in the log; in an A/B test they are not.
+    *Few clicks.* A factor without any click gets half a click, with a warning. For a factor with
+    fewer than ten clicks, the standard error is the larger one of resamples and formula.
+
+    *Rankers* must not have been trained on clicks of the sessions in the log. In an A/B test they
+    are not.
 
     References
     ----------
@@ -485,7 +501,7 @@ def _warn_about_unequal_orders(query, arm, doc, bias, impressions):
             f"not: beyond chance, {excess / most:.0%} of the pairs of impressions of a document "
             "share their position. If some rows were not randomised, name the column that "
             "identifies the others (arm=...). If the experiment favoured an order, use "
-            "InterventionHarvesting on its rows, which allows that; if documents never "
+            "InterventionHarvesting on its rows, which allows that. If documents never "
             "moved, use RegressionEMPropensity.",
             AssumptionWarning,
         )

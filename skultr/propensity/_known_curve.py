@@ -188,13 +188,13 @@ def _warn_if_confounded(log, table: TableCurve, network):
     network_ratio = np.exp(network[least] - network[most])
     warn_user(
         "The production ranker used signals that the features lack: examination by the network "
-        f"differs from examination by documents that moved by {np.expm1(spread):.0%} on average, "
-        f"more than by chance. Bias factor {names[least]:g} is examined {moved_ratio:.2g} times "
+        f"differs by {np.expm1(spread):.0%} on average, more than by chance, from examination by "
+        f"documents that moved. Bias factor {names[least]:g} is examined {moved_ratio:.2g} times "
         f"as often as {names[most]:g} according to the documents that moved, and "
         f"{network_ratio:.2g} times according to the network. The ranker uses the former where "
         "documents moved, and the network elsewhere. Both are in examination_comparison_; see "
-        "ExaminationDisplay. The same happens if examination depends on more than the bias factor "
-        "(such as clicks above): then add what it depends on to the role 'bias'.",
+        "ExaminationDisplay. Another possible cause is examination that depends on more than the "
+        "bias factor, such as clicks above: then add what it depends on to the role 'bias'.",
         AssumptionWarning,
     )
 

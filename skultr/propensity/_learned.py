@@ -30,9 +30,9 @@ from ._thresholds import FEW_CLICKS_OF_A_USER
 _TEXTS = {
     "parameters": """\
 user_shrinkage : "auto" or float, default="auto"
-    How strongly curves of users are pulled toward the common curve. ``"auto"`` pulls each as
-    far as its noise warrants (empirical Bayes). A number is the weight of the common curve,
-    in clicks; with 0 nothing is pulled.
+    How strongly curves of users are pulled toward the common curve. ``"auto"`` pulls noisy
+    curves more than precise ones (empirical Bayes). A number is the weight of the common
+    curve, in clicks; with 0 nothing is pulled.
 relevance : {"network", "embedding"}, default="network"
     A network of the features, or one number per document. The network needs no document
     that was shown at two positions, but assumes that relevance is a function of the
@@ -41,7 +41,7 @@ relevance : {"network", "embedding"}, default="network"
 variant : {"default", "published"}, default="default"
     Objective that an embedding maximises; see :ref:`embedding`.
 n_bootstrap : int, default=0
-    Number of resamples of the queries for standard errors, each a whole fit. With 0,
+    Number of resamples of the queries for standard errors. Each takes a whole fit. With 0,
     standard errors follow from the information matrix (embedding) or are NaN (network).""",
     "attributes": """\
 examination_ : DataFrame
@@ -148,9 +148,9 @@ class _LearnedPropensity(LearnsRelevance, NeuralEstimator, CurvePropensity):
             apart = np.unique(factors.user[component != largest].astype(str))
             warn_user(
                 f"No document connects some bias factors of {count_of(len(apart), 'user')}, such "
-                f"as {', '.join(apart[:3])}, to those of the other users: the log determines how "
-                "examination falls with the position, but not its scale. The scale of the common "
-                "curve is used there. Group users with UserClusters, or use relevance='network'.",
+                f"as {', '.join(apart[:3])}, to those of the other users. The log determines how "
+                "their examination falls with the position, but not its scale. The scale is that "
+                "of the common curve. Group users with UserClusters, or use relevance='network'.",
                 NotIdentifiableWarning,
             )
         return own._replace(log_examination=own.log_examination - scale[component])
@@ -168,10 +168,10 @@ class _LearnedPropensity(LearnsRelevance, NeuralEstimator, CurvePropensity):
 class RegressionEMPropensity(_LearnedPropensity):
     r"""Estimate examination by regression-EM: one curve for all users, or one for each user.
 
-    Whether a row was examined and whether it was relevant are both hidden. Examination and
-    relevance maximise the likelihood of all clicks and missing clicks,
-    :math:`P(c = 1) = o_k\, r(x)` (Wang et al. 2018). With ``user``, examination is one number
-    per user and position: the personalised variant of Niu et al. (2025).
+    The log shows neither whether a row was examined nor whether it was relevant. Regression-EM
+    chooses examination and relevance so that they maximise the likelihood of all clicks and
+    missing clicks, :math:`P(c = 1) = o_k\, r(x)` (Wang et al. 2018). With ``user``, examination is
+    one number per user and position: the personalised variant of Niu et al. (2025).
 
     Parameters
     ----------
@@ -231,9 +231,10 @@ class RegressionEMPropensity(_LearnedPropensity):
 class DualLearningPropensity(_LearnedPropensity):
     r"""Estimate examination by dual learning, as :class:`~skultr.DLARanker` does.
 
-    With a network, examination and relevance are each trained on the clicks of a list weighted
-    by the inverse of the other (Ai et al. 2018). At the end examination is fitted once more to
-    all clicks. With an embedding the estimate is the fixed point of alternating least squares.
+    With a network, examination and relevance are trained together: each on the clicks of a list,
+    weighted by the inverse of the other (Ai et al. 2018). At the end examination is fitted once
+    more to all clicks. With an embedding, the estimate is the fixed point of alternating least
+    squares.
 
     Parameters
     ----------

@@ -69,17 +69,17 @@ class BasePropensity(LearnsFromClicks, BaseEstimator):
             read only by estimators that use them, or if no column ``doc`` identifies the
             documents.
 
-            Of a frame of an engine (lazy Polars, DuckDB, Dask, PySpark), ``y`` is the name of the
-            column of clicks. The engine adds up clicks and impressions of documents and bias
-            factors, and only these leave it.
+            If X is a frame of an engine (lazy Polars, DuckDB, Dask, PySpark), pass the name of the
+            column of clicks as ``y``. The engine adds up clicks and impressions of documents and
+            bias factors, and only these sums leave it.
 
             A :class:`~skultr.ClickDataset` holds clicks and roles, and needs no other argument.
             Estimators that compare clicks and impressions of documents count them on disk; others
             read the rows into memory.
         y : array-like of shape (n_rows,)
-            Click (0 or 1), or number of clicks or click rate if a row counts several
-            ``impressions``; or the name of the column of X that holds them. Of another outcome, as
-            rankers take it, the column ``click`` is read.
+            Click (0 or 1) of each row; number of clicks or click rate if a row counts several
+            ``impressions``. Or the name of the column of X that holds them. If it names another
+            outcome, as rankers take it, the column ``click`` is read.
         sample_weight : array-like of shape (n_rows,), default=None
             Multiplies ``impressions``, relative to its mean: a common factor changes nothing.
         qid, session, doc, position, bias, user, impressions : array-like of shape (n_rows,), \
@@ -146,7 +146,7 @@ class BasePropensity(LearnsFromClicks, BaseEstimator):
         -------
         propensity : ndarray of shape (n_rows,)
             In (0, 1]: the best examined factor has 1, because clicks determine examination only
-            up to a constant. 0 where a row was not shown.
+            up to a constant. Rows that were not shown have 0.
 
         Raises
         ------

@@ -17,7 +17,15 @@ from .._log._counted import CellCount, counted
 from .._log._dataset import ClickDataset
 from .._log._estimator import names_of
 from .._log._reader import read, take_target
-from .._log._roles import FIT_ROLES, is_frame, is_role, read_column, read_role, without_column
+from .._log._roles import (
+    FIT_ROLES,
+    is_frame,
+    is_role,
+    numbers,
+    read_column,
+    read_role,
+    without_column,
+)
 from .._log._segments import TINY, as_array, encode, pair_codes
 from .._models._document_posterior import document_posterior, logged_places
 from ._source import (
@@ -60,7 +68,7 @@ def relevance_labels(
     interval: bool = False,
     cluster: Column | str | None = None,
 ) -> pd.DataFrame:
-    r"""Relevance labels from clicks: debiased clicks per impression of each document of a query.
+    r"""Make relevance labels from clicks: debiased clicks per impression of each document.
 
     The labels are those that :class:`~skultr.UserAwareIPSRanker` and
     :class:`~skultr.rankers.IPSRanker` are trained on. With propensities :math:`o_i` of the
@@ -74,15 +82,17 @@ def relevance_labels(
     ----------
     X : DataFrame of shape (n_rows, n_columns) or ClickDataset
         The click log with the roles ``qid``, ``doc``, ``position`` and, if present, ``session``,
-        ``user``, ``impressions``, ``propensity``. Features are not read. Of a frame of an engine
-        (lazy Polars, DuckDB, Dask, PySpark) the engine adds up the rows of a document that have
-        one position and propensity, and only these counts leave it.
+        ``user``, ``impressions``, ``propensity``. Features are not read. If X is a frame of an
+        engine (lazy Polars, DuckDB, Dask, PySpark), the engine adds up the rows of a document that
+        have one position and propensity, and only these counts leave it.
     y : array-like of shape (n_rows,) or str
-        Click (0 or 1), or number of clicks or click rate if a row counts several ``impressions``;
-        or the name of the column of X that holds them. A dataset has its own clicks. Another
-        outcome, as rankers take it (``"outcome_purchase"`` or a weighted sum), is divided by
-        propensities of the column ``click``: labels are its mean per examination, and ``outcome``
-        replaces ``clicks``.
+        Click (0 or 1) of each row; number of clicks or click rate if a row counts several
+        ``impressions``. Or the name of the column of X that holds them. A dataset has its own
+        clicks.
+
+        It may be another outcome, as rankers take it (``"outcome_purchase"`` or a weighted sum).
+        Labels are then its mean per examination, with propensities from the column ``click``, and
+        the table has ``outcome`` in place of ``clicks``.
     sample_weight : array-like of shape (n_rows,), default=None
         Multiplies ``impressions``.
     propensity : "column", array-like of shape (n_positions,), estimator or None, default=None
@@ -90,38 +100,43 @@ def relevance_labels(
         role ``propensity``.
 
         - A model of :mod:`skultr.click_models` estimates examination from the same log: labels
-          are the ``relevance`` of its ``documents_``. It also labels documents of positions that
-          no document connects to the first, with an assumed examination. With ``interval=True``
-          it must be :class:`~skultr.click_models.UBMModel` or
-          :class:`~skultr.click_models.PBMModel`, whose documents have intervals; these include
+          are the ``relevance`` of its ``documents_``. If no document connects a position to the
+          first, its documents are labelled with an assumed examination. With ``interval=True``
+          the model must be :class:`~skultr.click_models.UBMModel` or
+          :class:`~skultr.click_models.PBMModel`, whose documents have intervals. These include
           the error of examination.
         - A mapping holds a click model, or another estimator, for each user, as in
           :class:`~skultr.UserAwareIPSRanker`. Intervals take its examination to be true.
     user_aware : bool, default=True
-        Divide the click rate of a document by its mean propensity over the sessions of the query.
-        This has less variance, and allows propensity 0 for users who never look so far. If False,
-        each click is divided by its own propensity.
+        Whether to divide the click rate of a document by its mean propensity over the sessions of
+        the query. This has less variance, and allows propensity 0 for users who never look so far.
+        If False, each click is divided by its own propensity.
     clip : float in (0, 1], default=None
         Smaller propensities are raised to it.
     interval : bool, default=False
-        Make ``label`` the posterior mean, and add its 95 % interval. A document with few clicks
-        is then about as relevant as others of its query that were shown as high: the prior mean
+        Whether ``label`` is the posterior mean, with its 95 % interval. A document with few clicks
+        then gets about the label of others of its query that were shown as high: the prior mean
         depends on the place in the logged ranking, and on the query (see Notes).
     cluster : array-like of shape (n_rows,) or str, default=None
-        Impressions that depend on each other, such as those of one user: one value per row, or the
-        name of a column of X. It makes intervals wider, and labels move less: clicks and
-        examinations are divided by the dispersion of clicks on a document within clusters, which
-        is estimated from the log. Requires ``interval=True``; not for click models.
+        Groups of impressions that depend on each other, such as those of one user: one value per
+        row, or the name of a column of X. Intervals get wider, and few clicks move labels less:
+        clicks and examinations are divided by the dispersion of clicks on a document within
+        clusters, which is estimated from the log. Requires ``interval=True``; not for click
+        models.
 
     Returns
     -------
     labels : DataFrame
         ``qid``, ``doc``, ``clicks``, ``impressions`` and ``label``, one row per document of a
         query that was shown. The label estimates P(relevant) if the scale of the propensities is
-        known; it may exceed 1 by chance. With ``interval=True`` also ``lower`` and ``upper``, the
-        ends of the 95 % interval, ``effective_sample``, the number of examinations
-        :math:`\sum_i o_i` behind the clicks (over the dispersion within clusters), and
-        ``prior_mean``; all of them lie in [0, 1] but the effective sample.
+        known. It may exceed 1 by chance.
+
+        With ``interval=True`` the label lies in [0, 1], and there are also
+
+        - ``lower`` and ``upper``: the ends of the 95 % interval, in [0, 1];
+        - ``effective_sample``: the number of examinations :math:`\sum_i o_i` behind the clicks,
+          divided by the dispersion within clusters;
+        - ``prior_mean``: in [0, 1].
 
     Raises
     ------
@@ -137,28 +152,37 @@ def relevance_labels(
 
     Notes
     -----
-    With ``interval=True`` the clicks of a document in :math:`E_d = \sum_i o_i` examinations are
+    *Model of the intervals.* The clicks of a document in :math:`E_d = \sum_i o_i` examinations are
     Poisson with mean :math:`r_d E_d`, corrected for the smaller variance of clicks that are 0 or
     1. Relevance :math:`r_d` has a gamma prior with mean :math:`u_q f(x_d)`: f falls with the place
     :math:`x_d`, by isotonic regression, and the factor :math:`u_q` of the query comes from its
     other documents. How far documents and queries scatter is estimated by marginal likelihood
-    (empirical Bayes). The place is the role ``production`` if X has it, less the mean of the
-    query; else the mean position over all lists of the query, where a list without the document
-    counts as the position below its last.
+    (empirical Bayes).
 
-    The ends of the interval have a wider prior: the scatter of documents is averaged over its
-    posterior, the error of f is added, and that of examination, the ``standard_error`` of an
-    estimator's ``examination_``. Propensities of a column or an array are taken to be true, and
-    impressions to be independent, but for ``cluster``.
+    *Place.* If X has the role ``production``, the place is this score less the mean of the query.
+    Otherwise it is the mean position over all lists of the query. In a list without the document,
+    its position is the one below the last.
 
-    Of 1,000 documents whose log odds are normal the intervals covered 95 to 99 % (2 to 40
-    impressions per document, weak and strong rankers, known and estimated curves); 92 to 99 %
-    with Zipf traffic, one order, or neighbours swapped; 93 % with 2 impressions of documents of
-    two kinds, relevant with a chance of about 0.67 or 0.08. In a shop with Zipf traffic they
-    covered 93 to 99 % of 5,000 or more sessions, and 89 to 99 % of 2,000, where most products were
-    shown once (``benchmarks/studies/labels.py``). The worst single log: 79 %. Where users are not
-    position-based they mean nothing. Of users who repeat their clicks five times they covered 44
-    to 59 %, and 96 to 99 % with ``cluster``, which hardly moves the labels of independent users.
+    *Ends of the intervals.* They have a wider prior, for three errors: the scatter of documents is
+    averaged over its posterior, and the errors of f and of examination are added. The error of
+    examination is the ``standard_error`` of an estimator's ``examination_``; propensities of a
+    column or an array are taken to be true. Impressions are taken to be independent, except within
+    ``cluster``.
+
+    *Coverage* in simulations (``benchmarks/studies/labels.py``); in the worst single log it was
+    79 %:
+
+    - 95 to 99 % of 1,000 documents whose log odds are normal (2 to 40 impressions per document,
+      weak and strong rankers, known and estimated curves);
+    - 92 to 99 % with Zipf traffic, one order, or neighbours swapped;
+    - 93 % with 2 impressions of documents of two kinds, relevant with a chance of about 0.67 or
+      0.08;
+    - in a shop with Zipf traffic, 93 to 99 % with 5,000 or more sessions, and 89 to 99 % with
+      2,000, where most products were shown once;
+    - 44 to 59 % with users who repeat their clicks five times, and 96 to 99 % with ``cluster``,
+      which hardly changes the labels of independent users.
+
+    Intervals mean nothing if users are not position-based.
 
     Examples
     --------
@@ -207,6 +231,56 @@ def relevance_labels(
     return table if clicks is None else table.rename(columns={"clicks": "outcome"})
 
 
+def examined_pairs(
+    X: AnyFrame | ClickDataset,
+    y: Column | str | None,
+    sample_weight: Column | None,
+    propensity: Any,
+    trust: ArrayLike | None,
+    caller: str,
+) -> pd.DataFrame:
+    """Clicks, impressions and examinations of each document of a query that was shown.
+
+    ``from_trust`` are the clicks that it would have if it were irrelevant.
+    """
+
+    def count(X, y):
+        return _counted_in_engine(X, y, propensity, None, False)
+
+    X, y = counted(X, y, sample_weight, {}, caller, count)
+    X, y, _, clicks, _ = take_target(X, y, caller)
+    if clicks is not None:
+        raise ValueError(
+            f"y is another outcome than the click, and {caller} counts clicks in examinations. "
+            "Pass y='click'; relevance_labels takes other outcomes."
+        )
+    _check_documents(X)
+    log, _ = _log_with_propensities(X, y, None, sample_weight, propensity, None, False)
+    table = label_table(log, log.clicks).drop(columns="label")
+    # What a label sums are clicks per impression; here it sums chances instead.
+    chances = {"examinations": log.propensity, "from_trust": _chance_by_trust(log, trust)}
+    for name, chance in chances.items():
+        per_impression = label_table(log, chance * log.weight)["label"]
+        table[name] = per_impression * table["impressions"]
+    return table
+
+
+def _chance_by_trust(log, trust):
+    """Chance of a click on each row if its document is irrelevant: of its position."""
+    if trust is None:
+        return np.zeros(log.n_rows)
+    chances = numbers("trust", np.atleast_1d(trust))
+    deepest = int(log.position.max(initial=0))
+    # NaN is no chance either.
+    is_chance = (chances >= 0) & (chances < 1)
+    if chances.ndim != 1 or len(chances) < deepest or not is_chance.all():
+        raise ValueError(
+            f"trust is {chances.tolist()}; expected the chance of a click on an irrelevant "
+            f"document, from 0 to below 1, at each of the {deepest} positions of the log."
+        )
+    return chances[log.position - 1]
+
+
 def _log_with_propensities(X, y, clicks, sample_weight, propensity, cluster, interval):
     """The log in lists, with the clicks or the other outcome y, and the estimator, if any."""
     clicked = y if clicks is None else clicks
@@ -243,8 +317,8 @@ def _check_documents(X):
 def _check_intervals(user_aware, clicks):
     if not user_aware:
         raise ValueError(
-            "interval=True needs user_aware=True: a document's clicks and the sum of its "
-            "propensities are what its posterior depends on. Leave user_aware at its default."
+            "interval=True needs user_aware=True, because the interval depends on a document's "
+            "clicks and the sum of its propensities. Leave user_aware at its default."
         )
     if clicks is not None:
         raise ValueError(

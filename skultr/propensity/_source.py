@@ -209,8 +209,9 @@ class RowsOfDataset:
         if read:
             raise ValueError(
                 f"The propensity estimator reads the columns {read}, which are features of the "
-                "ranker in a ClickDataset. Fit the estimator first, and make the dataset from a "
-                "log with its predictions as the column 'propensity' and without these columns."
+                "ranker in a ClickDataset. Fit the estimator first, and add its predictions as "
+                "the column 'propensity' to the log. Then make the dataset from this log, without "
+                f"{read}."
             )
         if hasattr(estimator, "columns_read") or is_click_model(estimator):
             estimator.fit(self.dataset, None)  # a frozen one requires y
@@ -268,7 +269,7 @@ def _seeded(source, random):
     if not hasattr(source, "fit"):
         raise ValueError(
             f"propensity has {source!r} for a user; expected a click model, or another estimator "
-            "of examination, for each."
+            "of examination, for each user."
         )
     # Click models have `rank`, too, but predict examination here.
     if not is_click_model(source):
@@ -317,8 +318,8 @@ def columns_of_cells(source, names):
     reads = getattr(source, "columns_of_cells", lambda names: None)(names)
     if reads is None:
         raise TypeError(
-            f"X is a lazy frame, and the propensity {source!r} reads more of a log than counts "
-            "by document and bias factor. Reduce X first with skultr.aggregate_clicks(X, "
+            f"The propensity {source!r} reads more of a log than counts by document and bias "
+            "factor, and X is a lazy frame. Reduce X first with skultr.aggregate_clicks(X, "
             "documents), or pass an estimator of skultr.propensity with relevance='embedding'."
         )
     return reads
@@ -405,8 +406,8 @@ def average_propensities(log):
 
     That is the mean propensity of the version over its impressions in all sessions of the query,
     of all users and at all positions. Single propensities may be 0, as for a user who never looks
-    that far. Versions are documents where features do not change; elsewhere the mean of the
-    document would take the position for what its features of the moment are worth.
+    that far. If features do not change, versions are documents. If they change, the mean of the
+    document would mistake the position for the worth of its features at the moment.
     """
 
     def averages(part):
@@ -596,10 +597,10 @@ def warn_about_weights(log, *, clip=None, queries=True):
     sample = (clicks @ weight) ** 2 / (clicks @ weight**2)
     if sample < min(SMALL_SHARE.value * n_clicks, SMALL_SAMPLE.value * n_queries):
         warn_user(
-            f"After weighting, {n_clicks:,.0f} clicks carry the information of {sample:,.0f} "
-            f"({sample / n_queries:.1f} per query with clicks; below {SMALL_SAMPLE.value:.0f}, "
-            "the result may be worse than without a correction). Collect more clicks; set "
-            "clip=0.3; or use IPSRanker(correction='offset').",
+            f"After weighting, {n_clicks:,.0f} clicks carry the information of {sample:,.0f}, "
+            f"{sample / n_queries:.1f} per query with clicks. Below {SMALL_SAMPLE.value:.0f} the "
+            "result may be worse than without a correction. Collect more clicks; set clip=0.3; or "
+            "use IPSRanker(correction='offset').",
             UnstableWeightsWarning,
         )
 
@@ -617,9 +618,9 @@ def _warn_about_few_clicks(clicks, weight):
     if few > at_least or few > MOST_HEAVY_SHARE.value * n_clicks:
         return False
     warn_user(
-        f"The heaviest {few:.0f} of {n_clicks:.0f} clicks carry half of the weight (smallest "
-        f"propensity: {1 / weight[order[0]]:.2g}), so that the estimate depends on them. Set "
-        "clip=0.3, or check the propensities of rarely examined positions.",
+        f"The estimate depends on few clicks: the heaviest {few:.0f} of {n_clicks:.0f} carry half "
+        f"of the weight (smallest propensity: {1 / weight[order[0]]:.2g}). Set clip=0.3, or check "
+        "the propensities of rarely examined positions.",
         UnstableWeightsWarning,
     )
     return True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -28,9 +28,19 @@ from ._candidates import (
     standardized,
     typical_spread,
 )
+from ._judged import Sources, judged_ranker, read_judgments_of
+from ._judged_weights import ClicksAndGrades, cross_fitted_to_both, grades_of, with_production
 from ._members import HoldsMembers, fit_members, scores_of
 from ._propensity_ranker import TakesPropensities
-from ._thresholds import LEAST_QUERIES, MANY_CANDIDATES, MOST, SHARE_OF_PRODUCTION, UNCONFIRMED
+from ._ranker import fit_to_log
+from ._thresholds import (
+    LEAST_QUERIES,
+    MANY_CANDIDATES,
+    MOST,
+    SHARE_OF_JUDGED,
+    SHARE_OF_PRODUCTION,
+    UNCONFIRMED,
+)
 from ._weights import cross_fitted, likeliest_weights, parts_of_queries
 
 if TYPE_CHECKING:
@@ -40,6 +50,13 @@ if TYPE_CHECKING:
 
 #: Name of the member that is the score of the production ranker: that of its role.
 _PRODUCTION = "production"
+#: Standard deviation of a weight before clicks are seen, as a share of its mean: without
+#: judgments, and with them. Judgments may be excellent or worthless, so that weights must move
+#: more: with three quarters, wrong ones cost less than with a half.
+_SPREAD = 0.5
+_SPREAD_OF_JUDGED = 0.75
+#: Name of the member that learns from judgments.
+_JUDGED = "judged"
 
 
 @dataclass(eq=False, repr=False)
@@ -74,6 +91,14 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
     Without the role ``production`` all members weigh alike. Clicks then cannot tell a member that
     found relevance from one that found what production selects.
 
+    With ``fit(log, y, judgments=table)`` the ensemble has one more member, "judged": trees that
+    learn from the judgments alone (:ref:`judgments_beside_clicks`). Held-out clicks and held-out
+    judgments together choose the weights, also without the role ``production``, because judgments
+    do not depend on what was shown. Before any of both is seen, this member has half of the
+    weight, and the others, production among them, share the rest alike. Clicks and judgments
+    count as much as the queries of each agree. Each weight may move by three quarters of its
+    value. Judgments that are wrong lose weight.
+
     Parameters
     ----------
     estimators : list of (str, ranker), "trees" or None, default=None
@@ -99,7 +124,7 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
     cv : int, default=2
         Number of parts of the queries for cross-fitting. With 2, a fit takes up to twice as long
         as that of its members, with 5 five times. In cross-fitting, trees stop after half of
-        their ``n_iter_no_change``. Not used without the role ``production``.
+        their ``n_iter_no_change``. Not used without the role ``production`` and judgments.
     n_jobs : int, default=None
         Number of processes for cross-fitting; None means 1, and -1 all cores.
     random_state : int, RandomState instance or None, default=None
@@ -115,14 +140,14 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
         - ``standard_error``: that of the weight, over queries; NaN where the weight is 0 or not
           estimated.
         - ``loss``: the cross-fitted loss of the member alone, in nats per click. Its scores are
-          rescaled to fit best, with free effects of bias factors. NaN without production.
+          rescaled to fit best, with free effects of bias factors. NaN if no weights are learned.
         - ``center``: the mean of its scores over the documents of the log, each once in its
           query.
         - ``scale``: the median of their standard deviations within queries; infinite if it
           scores all alike.
     estimators_ : list of rankers
-        The clones, fitted to the whole log. Their ids of queries and documents are running
-        numbers.
+        The clones, fitted to the whole log, and behind them the member of judgments, if there
+        are some. Their ids of queries and documents are running numbers.
     named_estimators_ : Bunch
         The same by name.
     examination_ : DataFrame
@@ -149,7 +174,9 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
     AssumptionWarning
         If clicks contradict the given propensities.
     ClickDataWarning
-        If too few queries have clicks, so that the weights are those of the prior.
+        If too few queries have clicks, so that the weights are those of the prior; if judged
+        pairs have no features, and are left out; or if no relevant judged document has a score of
+        production, so that only clicks choose the weights.
 
     See Also
     --------
@@ -166,6 +193,13 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
 
     *Scales.* Held-out clicks choose the weights for scores that are standardised within each
     query; ``predict`` has one scale for all queries, the median of their standard deviations.
+
+    *Judgments.* Rows of one query and document with several versions of the features have those
+    of the first row. The ids are text in files: "7" is the id 7 of the log. Scores of production
+    are the role of the log, or the column ``production`` of the judgments. A search passes the
+    table to each fit as it is; but scikit-learn splits a frame with as many rows as the log, so
+    add a row without ``relevance`` then. In a Pipeline, judgments that bring features of their
+    own need ``transform_input=["judgments"]``.
 
     *Memorised labels.* The production ranker may have been trained on labels of the queries in
     the log. It is then better there than on other queries, and its weight is too large for these.
@@ -216,6 +250,7 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
     }
     __metadata_request__predict = {"qid": True, "production": True}
     _reads_production = True
+    _takes_judgments = True
 
     @property
     def _reads_users(self):
@@ -381,12 +416,31 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
             rankers.append(seeded_clone(ranker, random.randint(2**31 - 1)))
         # Weights first, by fits to parts of the queries; then each member learns from all.
         part = parts_of_queries(log, self.cv, random)
-        self._fit_weights(log, names, rankers, part)
+        teacher = None
+        if self._judged is not None:
+            names.append(_JUDGED)
+            teacher = judged_ranker(random.randint(2**31 - 1))
+        self._fit_weights(log, names, rankers, part, teacher, random)
         self.depth_ = shown_depth(log)
         is_told = not self._curve_is_learned
         self.estimators_ = fit_members(rankers, log, is_told=is_told)
+        if teacher is not None:
+            self.estimators_.append(fit_to_log(teacher, self._judged.log))
         self._names = names
         self._remember_scales(log, part)
+
+    def _read_judgments(self, judgments, X, log, roles):
+        if _JUDGED in [name for name, _ in self._members()]:
+            raise ValueError(
+                f"A member is called {_JUDGED!r}, which is the name of the one that learns from "
+                "judgments. Choose another name."
+            )
+        table = vars(self).get("_feature_table")
+        sources = Sources(X, log, roles, table, lambda X: self._read_features(X, reset=False))
+        names = getattr(self, "feature_names_in_", None)
+        judged = read_judgments_of(judgments, sources, names)
+        categorical = self._places_of_categories()
+        return replace(judged, log=replace(judged.log, categorical=categorical))
 
     def _set_examination(self, clicks, propensity):
         if self._curve is None:
@@ -406,36 +460,73 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
             return None
         return f"has members that learn examination from what they are fitted to: {learning}"
 
-    def _fit_weights(self, log, names, rankers, part):
-        """Set the weights of the members: equal ones, or those that held-out clicks choose."""
-        # Without the score of production clicks say nothing about weights.
+    def _fit_weights(self, log, names, rankers, part, teacher, random):
+        """Set the weights of the members: equal ones, or those that held-out queries choose."""
+        # Without production and judgments, clicks say nothing about weights.
         weights = np.full(len(rankers), 1 / len(rankers))
+        unconfirmed = weights
         error = np.nan
         losses = np.nan
         if log.production is not None:
             names = [*names, _PRODUCTION]
-            prior = _with_production(weights, SHARE_OF_PRODUCTION.value)
             unconfirmed = _with_production(weights, UNCONFIRMED.value)
+            weights = _with_production(weights, SHARE_OF_PRODUCTION.value)
+        if teacher is not None:
+            # Judgments know better than a guess how good production is.
+            weights = np.full(len(weights), 1 / len(weights))
+            unconfirmed = _with_judged(unconfirmed, len(rankers))
+            weights = _with_judged(weights, len(rankers))
+        if log.production is not None or teacher is not None:
             if part is None:
-                weights = prior
                 self._warn_of_few_queries()
             else:
-                held_out = self._held_out(log, rankers, part)
-                losses = [loss.sum() for loss in held_out.losses()]
-                weights, error = likeliest_weights(held_out, prior, unconfirmed)
-                weights, error = _bounded(weights, error, prior)
+                prior = weights
+                clicks, evidence = self._held_out(log, rankers, part, teacher, random, prior)
+                losses = [loss.sum() for loss in clicks.losses()]
+                spread = _SPREAD if teacher is None else _SPREAD_OF_JUDGED
+                weights, error = likeliest_weights(evidence, prior, unconfirmed, spread)
+                if log.production is not None:
+                    weights, error = _bounded(weights, error, prior)
         self.weights_ = pd.DataFrame(
             {"weight": weights, "standard_error": error, "loss": losses},
             index=pd.Index(names, name="member"),
         )
 
-    def _held_out(self, log, rankers, part):
-        """Clicks given scores of production, and of members that were fitted to other queries."""
+    def _held_out(self, log, rankers, part, teacher, random, prior):
+        """Clicks given scores of production, and of members that were fitted to other queries.
+
+        And all that weighs the members: the clicks, or these and the grades of judged queries.
+        """
         # Each query is scored by members that were fitted to the other parts.
-        scores = cross_fitted(log, rankers, part, self.n_jobs)
-        served, query, place = _production_of(log)
-        served = standardized(served, query, ROUNDING_OF_DOUBLE)[place]
-        return FreeEffects(log, np.column_stack([scores, served]))
+        judged = self._judged
+        if judged is None:
+            scores = cross_fitted(log, rankers, part, self.n_jobs)
+        else:
+            both = [*rankers, teacher]
+            scores, judged_scores = cross_fitted_to_both(
+                log, both, part, judged, random, self.n_jobs
+            )
+            grades = grades_of(judged, judged_scores, len(log.query_ids))
+        if log.production is not None:
+            served, query, place = _production_of(log)
+            served = standardized(served, query, ROUNDING_OF_DOUBLE)[place]
+            scores = np.column_stack([scores, served])
+            if judged is not None:
+                grades = with_production(grades, judged.production)
+        clicks = FreeEffects(log, scores)
+        if judged is None:
+            return clicks, clicks
+        if grades is None:
+            self._warn_of_grades_without_production()
+            return clicks, clicks
+        return clicks, ClicksAndGrades(clicks, grades, prior)
+
+    def _warn_of_grades_without_production(self):
+        warn_user(
+            "No relevant document of the judgments has a score of the production ranker, so that "
+            "only clicks choose the weights. Add it to judgments as the column 'production'.",
+            ClickDataWarning,
+        )
 
     def _warn_of_few_queries(self):
         least = max(LEAST_QUERIES.value, self.cv)
@@ -496,6 +587,12 @@ _DEFAULTS = {None: _networks_and_trees, "trees": _trees}
 def _with_production(weights, share):
     """Weights of members and production, of which production has a share."""
     return np.append(weights * (1 - share), share)
+
+
+def _with_judged(weights, place):
+    """Weights with that of the member of judgments at its place: the others share the rest."""
+    share = SHARE_OF_JUDGED.value
+    return np.insert(weights * (1 - share), place, share)
 
 
 def _bounded(weights, error, prior):

@@ -108,6 +108,10 @@ class BaseRanker(ReadsFeatures, AddsLogs, LearnsFromClicks, CallbackSupportMixin
     _refuses_outcomes: str | None = None
     #: The log for early stopping, while ``fit`` runs.
     _validation = None
+    #: The judgments beside the log, while ``fit`` runs.
+    _judged = None
+    #: True if a member is trained on judgments.
+    _takes_judgments = False
     #: The rows of the log with clicks where ``y`` is another outcome, while ``fit`` runs.
     _click_log = None
 
@@ -115,7 +119,7 @@ class BaseRanker(ReadsFeatures, AddsLogs, LearnsFromClicks, CallbackSupportMixin
 
     # Requested by default, so that GridSearchCV routes roles without set_fit_request.
     __metadata_request__fit = dict.fromkeys(
-        (*FIT_ROLES, "production", "sample_weight", "documents", "validation"), True
+        (*FIT_ROLES, "production", "sample_weight", "documents", "validation", "judgments"), True
     )
     __metadata_request__partial_fit = dict.fromkeys(
         (*FIT_ROLES, "production", "sample_weight", "documents"), True
@@ -142,6 +146,7 @@ class BaseRanker(ReadsFeatures, AddsLogs, LearnsFromClicks, CallbackSupportMixin
         doc_scope: Scope | None = None,
         documents: Frame | None = None,
         validation: tuple[Table, Column | str] | Frame | ClickDataset | None = None,
+        judgments: Frame | None = None,
     ) -> Self:
         """Fit the ranker to a click log.
 
@@ -190,6 +195,13 @@ class BaseRanker(ReadsFeatures, AddsLogs, LearnsFromClicks, CallbackSupportMixin
             ``click``. Only for rankers that train a network on lists of clicks. A Pipeline
             transforms it only if ``transform_input=["validation"]``, which takes a frame or a
             dataset.
+        judgments : frame, default=None
+            Only for :class:`EnsembleRanker`, which learns a member from them: ``relevance`` (from
+            0; a missing value was not judged) by ``qid`` and ``doc``, of queries of the log or of
+            others, such as :func:`~skultr.serving.read_judgments` returns. Features come from the
+            rows of X or from ``documents`` with the same ids (numbers and their text are the
+            same), or from the table itself if it has all of them as columns. The column
+            ``relevance`` of X is never read.
 
         Returns
         -------
@@ -203,7 +215,8 @@ class BaseRanker(ReadsFeatures, AddsLogs, LearnsFromClicks, CallbackSupportMixin
             without query ids are one page; or if ``validation`` has other features, or a bias
             factor whose examination is learned and that the log does not have.
         TypeError
-            If the ranker has no early stopping to which ``validation`` could be passed.
+            If the ranker has no early stopping to which ``validation`` could be passed, or learns
+            from no ``judgments``.
         """
         self._validate_params()
         roles = {
@@ -225,6 +238,8 @@ class BaseRanker(ReadsFeatures, AddsLogs, LearnsFromClicks, CallbackSupportMixin
         self._tell_limits(log, X)
         if validation is not None:
             self._validation = self._read_validation(validation, log)
+        if judgments is not None:
+            self._judged = self._read_judgments(judgments, X, log, roles)
         context = self._init_callback_context(max_subtasks=None)
         context.call_on_fit_task_begin(estimator=self, X=X, y=y)
         # 2. Learn: propensities first, where the ranker needs them.
@@ -236,7 +251,7 @@ class BaseRanker(ReadsFeatures, AddsLogs, LearnsFromClicks, CallbackSupportMixin
             # partial_fit adds later logs to these counts.
             self._kept = Kept(counts_of(log), is_pickled=False)
         # What only the fit needs would keep the logs in memory.
-        for name in ("_validation", "_click_log", "_stopped_by"):
+        for name in ("_validation", "_judged", "_click_log", "_stopped_by"):
             vars(self).pop(name, None)
         # 3. Check what was learned.
         if not was_read(X) or X.checks:
@@ -620,6 +635,13 @@ class BaseRanker(ReadsFeatures, AddsLogs, LearnsFromClicks, CallbackSupportMixin
         if self._learns_examination:
             return with_bias_values(found, log.bias_values)
         return found
+
+    def _read_judgments(self, judgments, X, log, roles):
+        """The judgments with features; a hook for the ranker that learns from them."""
+        raise TypeError(
+            f"{type(self).__name__} takes no judgments: it learns from clicks alone. "
+            "EnsembleRanker trains a member on them, which held-out clicks and judgments weigh."
+        )
 
     def _read_log(self, X, y, sample_weight, roles, *, reset=True, clicks=None):
         """The log with equal lists merged; on return the features of the rows are freed."""

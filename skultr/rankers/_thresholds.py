@@ -34,6 +34,12 @@ UNCONFIRMED = Threshold(
     "the other weights would be guesses",
     "robustness",
 )
+SHARE_OF_JUDGED = Threshold(
+    0.5,
+    "weight of the member that learns from judgments before clicks and judgments are seen",
+    "of a quarter to three fifths, a half was best with right judgments and lost least with wrong",
+    "judged",
+)
 MOST = Threshold(
     0.9,
     "largest weight of production",
@@ -59,9 +65,9 @@ WIDE_INTERVAL = Threshold(
     "choice",
 )
 NO_SCALE = Threshold(
-    0.001,
+    0.01,
     "scale of CLDRanker, as a share of the deviation of labels, below which it warns",
-    "an estimate of 0 ends near 0, and without a scale gamma corrects nothing",
+    "gamma then corrects hardly anything; estimates of 0 end between 0 and 0.001, by chance",
     "choice",
 )
 SAME_AS_PRODUCTION = Threshold(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,15 @@ if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
 
 
+@dataclass(frozen=True, eq=False)
+class HeldOutRows:
+    """Rows to be scored by what was fitted without the part of their query."""
+
+    query: Ints  # (n_rows,), rows of a query belong together
+    part: Ints  # (n_rows,)
+    features: Callable[[Ints], NDArray[Any]]  # of the rows at some places
+
+
 def cross_fitted(
     log: ClickLog, rankers: Sequence[Any], part: Ints, n_jobs: int | None = None
 ) -> NDArray[np.float64]:  # (n_rows, n_rankers)
@@ -32,23 +42,35 @@ def cross_fitted(
     """
     candidates, place = candidates_of(log)
     query, version = np.divmod(candidates, log.n_versions)
-    part_of_candidate = part[query]
+    rows = HeldOutRows(query, part[query], lambda here: log.features[version[here]])
+    return scores_elsewhere(log, rankers, part, rows, n_jobs)[place]
+
+
+def scores_elsewhere(
+    log: ClickLog,
+    rankers: Sequence[Any],
+    part: Ints,
+    rows: HeldOutRows,
+    n_jobs: int | None = None,
+) -> NDArray[np.float64]:  # (n_rows, n_rankers)
+    """Scores of rows by rankers fitted to queries of the log in other parts, standardised."""
     n_parts = part.max() + 1
     work = [(number, held_out) for number in range(len(rankers)) for held_out in range(n_parts)]
+    places = [np.flatnonzero(rows.part == held_out) for held_out in range(n_parts)]
 
     def scored(number, held_out):
         """Work for one process: a ranker, without a part of the queries, scores this part."""
-        here = part_of_candidate == held_out
+        here = places[held_out]
         others = np.flatnonzero(part != held_out)
-        features = log.features[version[here]]
-        return delayed(_fitted_elsewhere)(rankers[number], log, others, features, query[here])
+        features = rows.features(here)
+        return delayed(_fitted_elsewhere)(rankers[number], log, others, features, rows.query[here])
 
     found = Parallel(n_jobs=n_jobs)(scored(*each) for each in work)
-    scores = np.zeros((len(query), len(rankers)))
+    scores = np.zeros((len(rows.query), len(rankers)))
     for (number, held_out), values in zip(work, found, strict=True):
-        scores[part_of_candidate == held_out, number] = values
-    columns = [standardized(column, query) for column in scores.T]
-    return np.column_stack(columns)[place]
+        scores[places[held_out], number] = values
+    columns = [standardized(column, rows.query) for column in scores.T]
+    return np.column_stack(columns)
 
 
 def parts_of_queries(log: ClickLog, n_parts: int, random: np.random.RandomState) -> Ints | None:
@@ -74,13 +96,14 @@ def parts_of_queries(log: ClickLog, n_parts: int, random: np.random.RandomState)
 
 
 def likeliest_weights(
-    held_out: FreeEffects, share: Floats, unconfirmed: Floats
+    held_out: FreeEffects, share: Floats, unconfirmed: Floats, spread: float = 0.5
 ) -> tuple[Floats, Floats]:
     """Weights that sum to 1 and their standard errors over queries, each (n_members,).
 
     The most likely ones given a normal prior around ``share``, in units of the factor with which
     this mixture fits best, so that few clicks leave the mixture as it is. Where this factor is 0,
-    ``unconfirmed`` takes the place of ``share``.
+    ``unconfirmed`` takes the place of ``share``. Before the clicks are seen, the standard
+    deviation of a weight is ``spread`` of its mean.
     """
     scores = held_out.scores
     # The mixture of the prior as one column, whose weight is the factor.
@@ -93,8 +116,7 @@ def likeliest_weights(
         scale = least
         share = unconfirmed
     # Strength: one over the variance of the prior.
-    # Standard deviation of a weight as a share of its mean, before the clicks are seen.
-    strength = (0.5 * scale * share) ** -2
+    strength = (spread * scale * share) ** -2
     logits, _, weights = held_out.mix(scores, scale * share, strength)
     errors = _errors_of_shares(held_out, logits, weights, strength)
     return weights / weights.sum(), errors

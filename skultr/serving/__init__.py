@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from ._click_judgments import click_judgments as click_judgments
     from ._export import export_model as export_model
     from ._judgments import export_judgments as export_judgments
     from ._judgments import read_judgments as read_judgments
@@ -15,6 +16,7 @@ else:
     __getattr__, __dir__, __all__ = lazy_names(
         __name__,
         {
+            "_click_judgments": ("click_judgments",),
             "_export": ("export_model",),
             "_judgments": ("export_judgments", "read_judgments"),
             "_saved": ("load_model", "save_model"),

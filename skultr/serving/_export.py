@@ -69,14 +69,19 @@ def export_model(
     store: str | None = None,
     queries: Mapping[str, Any] | None = None,
 ) -> str | bytes:
-    """Export a fitted ranker as the text, or bytes, that a search engine loads.
+    """Export a fitted ranker in the format that a search engine loads.
 
     Parameters
     ----------
     ranker : ranker, Pipeline or search
-        Fitted: a ranker whose score depends on one document, a Pipeline of
-        :class:`~skultr.preprocessing.OnFeatures`, :class:`~skultr.IdentifiabilityRepair` and such
-        a ranker, or a search over these. Scalers are written into the model.
+        A fitted model, one of
+
+        - a ranker that scores each document alone,
+        - a Pipeline of :class:`~skultr.preprocessing.OnFeatures`,
+          :class:`~skultr.IdentifiabilityRepair` and such a ranker,
+        - a search over these.
+
+        Scalers are written into the model.
     format : str
         ======================  ============================================  ==============
         format                  engine, and where the text goes               written from
@@ -96,29 +101,29 @@ def export_model(
                                 runtime                                       scores, trees
         ======================  ============================================  ==============
 
-        Trees are those of :class:`~skultr.rankers.LambdaMARTRanker`, of a LightGBM ``estimator``
-        of another ranker, and of a LightGBM ``student`` of
-        :class:`~skultr.rankers.DistilledRanker`, which makes them of any ranker. Linear scores
-        are those of linear regressors in these places, and of networks with
-        ``hidden_layer_sizes=()`` and ``scale_features=False``. An
-        :class:`~skultr.rankers.EnsembleRanker` whose members are all trees is written as trees, if
-        production has no weight, and any as ONNX.
+        *Trees* come from :class:`~skultr.rankers.LambdaMARTRanker`, from a LightGBM ``estimator``
+        of another ranker, or from a LightGBM ``student`` of
+        :class:`~skultr.rankers.DistilledRanker`, which can be made of any ranker. *Linear scores*
+        come from linear regressors in these places, or from networks with
+        ``hidden_layer_sizes=()`` and ``scale_features=False``. Every
+        :class:`~skultr.rankers.EnsembleRanker` can be written as ONNX. It can be written as trees
+        if all members are trees and production has no weight.
     feature_names : list of str or dict, default=None
         The engine's names of the features: a list in the order of the columns, or a dict from
         the names of the training columns to the engine's. None takes the names of the columns.
-        ``"ranklib"`` and ``"onnx"`` bind by order: the engine must hold the features in this one.
-        For ``"lightgbm"`` they must be rank features, such as ``bm25(title)``, or functions.
+        With ``"ranklib"`` and ``"onnx"`` the engine must hold the features in this order. With
+        ``"lightgbm"`` the names must be rank features, such as ``bm25(title)``, or functions.
     name : str, default="skultr"
         Name of the model in the engine.
     shift : "nonnegative" or None, default=None
-        Trees get one more leaf, which raises all scores alike so that none is negative. Lucene
-        refuses negative scores of a query; those of a rescorer may be negative.
+        ``"nonnegative"`` adds one leaf to the trees, which raises all scores alike so that none
+        is negative. Lucene refuses negative scores of a query, but not of a rescorer.
     store : str, default=None
         Solr's feature store; None is its default store.
     queries : dict of str to dict, default=None
-        For ``"elastic"``: the query whose score a feature is, by the engine's name, such as
-        ``{"title_bm25": {"match": {"title": "{{query}}"}}}``. A feature without a query is the
-        numeric field of this name in the document.
+        For ``"elastic"``: a query for each feature that is the score of a query, by the engine's
+        name, such as ``{"title_bm25": {"match": {"title": "{{query}}"}}}``. A feature without a
+        query is read from the numeric field of this name in the document.
 
     Returns
     -------
@@ -130,49 +135,55 @@ def export_model(
     NotFittedError, TypeError
         If the ranker is not fitted, or is no ranker of skultr.
     ValueError
-        If the ranker cannot be written in this format, for example because its score depends on
-        all candidates of a query, or a transformer makes a column of several. The message says
-        why. Also if names or options do not fit.
+        If names or options do not fit, or if the ranker cannot be written in this format. The
+        message says why. Two examples: a score depends on all candidates of a query; a
+        transformer makes one column of several.
     ImportError
         If the format is ``"onnx"`` and onnx is missing: ``pip install skultr[serving]``.
 
     Warns
     -----
     ClickDataWarning
-        If float32 cannot tell apart the values of a feature, such as a time stamp or an id, and
-        the engine of the format reads float32. The message names the features, with the numbers of
-        values or thresholds before and after.
+        If the engine of the format reads float32, and float32 cannot tell apart the values of a
+        feature, such as a time stamp or an id. The message names the features, with the numbers
+        of values or thresholds before and after.
 
     Notes
     -----
-    Engines hold features in float32 and decide at a split by other rules than LightGBM. The
-    thresholds are written so that each document reaches the same leaf of each tree, also on a
-    threshold and beside it. Scores differ from ``predict``, of the same numbers in float64, only
-    as sums in float32 do, by about 1e-7. Solr adds 1e-6 to a threshold: of those nearer to 0 than
-    0.01 a few are off by at most 3e-10.
+    *Trees.* Each document reaches the same leaf of each tree as with ``predict``, also if a
+    feature is on a threshold or beside it: thresholds are written for the engine's float32 and
+    its rules at a split. Scores differ from ``predict``, of the same numbers in float64, by about
+    1e-7, because engines add in float32. Solr adds 1e-6 to a threshold: a few thresholds nearer
+    to 0 than 0.01 are off by at most 3e-10. No format holds splits by categories.
 
-    A missing feature (NaN) goes where ``predict`` sends it: if the feature had missing values in
-    training, the way that the trees have learned; else that of 0 (behind a scaler, of the mean),
-    or of what an imputer in an ``OnFeatures`` puts there. Engines that log 0 for a missing feature
-    hide it: train on 0 then. ``"ranklib"`` and ``"solr"`` read 0 for every missing feature, and
-    refuse trees that have learned another way. No format holds splits by categories.
+    *Missing features* (NaN) go where ``predict`` sends them:
 
-    The default student of ``DistilledRanker`` makes files of 10 MB and more. SolrCloud keeps
-    models in ZooKeeper, which takes 1 MB unless it is set up for more: give it a student of fewer
-    leaves, or name the file in a ``DefaultWrapperModel``.
+    - the way that the trees have learned, if the feature had missing values in training;
+    - else to the value that an imputer in an ``OnFeatures`` puts there;
+    - else the way of 0 (behind a scaler, of the mean).
 
-    An ONNX model has the input ``features``, shape (batch, n_features), and the output
-    ``score``, shape (batch, 1), both float32; and the input ``production``, (batch, 1), if it
-    is an ensemble that gives the production ranker a weight. The scaling of features is
-    inside. Scores equal ``predict`` within 1e-6, relative to scores above 1; 1e-5 for
-    ensembles, which divide scores by their scale, and with ``scale_features=False`` far
-    outside the features of training, where ``predict``, in float32, rounds more. NaN is put at
-    the mean, and has its indicator; with ``scale_features=False`` the score is NaN. A
-    ``module`` of the user may have the layers Linear, LayerNorm, BatchNorm1d, Dropout, ELU,
-    ReLU, SiLU, Sigmoid and Tanh.
+    If your engine logs 0 for a missing feature, train on 0, too. ``"ranklib"`` and ``"solr"``
+    read 0 for every missing feature, and refuse trees that have learned another way.
 
-    Linear models of engines have no intercept. ``"linear"`` and ``"solr"`` leave it out, and write
-    the logit of a score that is a probability: the order of documents is the same.
+    *Size.* The default student of ``DistilledRanker`` makes files of 10 MB and more. SolrCloud
+    keeps models in ZooKeeper, which takes 1 MB by default: use a student of fewer leaves, or name
+    the file in a ``DefaultWrapperModel``.
+
+    *ONNX.* The input is ``features``, shape (batch, n_features), and the output ``score``, shape
+    (batch, 1), both float32. An ensemble that gives the production ranker a weight has one more
+    input, ``production``, shape (batch, 1). The model scales the features itself. NaN is replaced
+    by the mean and sets its indicator; with ``scale_features=False`` the score is NaN. A
+    ``module`` of your own may have the layers Linear, LayerNorm, BatchNorm1d, Dropout, ELU, ReLU,
+    SiLU, Sigmoid and Tanh. Scores equal ``predict`` within 1e-6, relative to scores above 1.
+    The difference can be 1e-5
+
+    - for ensembles, which divide scores by their scale;
+    - with ``scale_features=False``, far outside the features of training, where ``predict``
+      rounds more, as it is in float32.
+
+    *Linear scores.* Linear models of engines have no intercept, so that ``"linear"`` and
+    ``"solr"`` leave it out. If a score is a probability, they write its logit. The order of
+    documents is the same.
 
     Examples
     --------

@@ -15,11 +15,10 @@ import pandas as pd
 
 from .._base._comments import Comments, ids_of
 from .._base._sklearn import StrOptions, validate_params
-from .._base._texts import normal_text
+from .._base._texts import id_text, normal_text
 from .._base._typing import Frame
 from .._log._roles import is_frame
 from ..exceptions import ClickDataWarning, warn_user
-from ..metrics._scorers import id_text
 from ._thresholds import BEST_DOCUMENTS
 
 #: Columns that the lower and upper grade of a pair are read from.

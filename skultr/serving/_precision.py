@@ -28,11 +28,11 @@ def warn_of_lost_digits(served: ServedModel, model: Any, format: str, upload: Up
         return
     columns = "; ".join(f"{name!r} ({', '.join(lost)})" for name, lost in found.items())
     warn_user(
-        f"The format {format!r} is for an engine that reads features in float32, which cannot "
-        f"tell apart values of {columns}. Documents will get other scores than by predict. "
-        "Subtract a constant near the smallest value, such as the start of the log from a time "
-        "stamp, before the feature is logged, in training and in the engine; or drop the column, "
-        "as an id tells nothing of another document. Then fit and export again.",
+        f"The engine of the format {format!r} reads features in float32, which cannot tell apart "
+        f"values of {columns}. Documents will get other scores than by predict. If it is an id, "
+        "drop the column: an id tells nothing of another document. Else subtract a constant near "
+        "the smallest value (of a time stamp, the start of the log) before the feature is logged, "
+        "in training and in the engine. Then fit and export again.",
         ClickDataWarning,
     )
 

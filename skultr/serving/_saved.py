@@ -42,46 +42,58 @@ _ONE_PARSER = Lock()
 
 @validate_params({"path": [str, os.PathLike]}, prefer_skip_nested_validation=True)
 def save_model(model: Any, path: str | os.PathLike[str]) -> None:
-    """Write a fitted model to a file that holds no pickle, and no rows or ids of the log.
+    """Save a fitted model to a file without pickles, and without rows or ids of the log.
 
     Parameters
     ----------
     model : ranker of :mod:`skultr.rankers`, or Pipeline or search of one
-        Fitted. A search is saved as its ``best_estimator_``.
+        A fitted model. A search is saved as its ``best_estimator_``.
     path : str or path-like
-        The file, a zip archive. A saved model that is there is replaced, at once; a file of
-        another program never is.
+        The file, a zip archive. A saved model that is there is replaced in one step. A file of
+        another program is never replaced.
 
     Raises
     ------
     FileExistsError
         If another program wrote the file that is there.
     TypeError
-        If a part is code (a ``module`` of your own, a subclass, a function in a transformer, a
-        learner that is not of scikit-learn or LightGBM), or the model is no ranker of this list.
+        If the model is none of the above, or a part of it is code: a ``module`` of your own, a
+        subclass, a function in a transformer, or a learner that is not of scikit-learn or
+        LightGBM.
     ValueError
-        If it predicts by ids: ``relevance="embedding"``, or a repair whose bias factors are
-        values of ``qid``, ``session``, ``doc`` or ``user``. Or if :func:`load_model` would refuse
-        the file: weights are not finite, parameters or tables take more than a million values, or
-        the model unpacks to too much, as forests of scikit-learn do that have more than some 4,000
-        trees of a few leaves.
+        If the model predicts by ids: ``relevance="embedding"``, or a repair whose bias factors
+        are values of ``qid``, ``session``, ``doc`` or ``user``. Or if :func:`load_model` would
+        refuse the file:
+
+        - weights are not finite,
+        - parameters or tables take more than a million values, or
+        - the model unpacks to too much, such as a forest of scikit-learn with more than about
+          4,000 trees of a few leaves.
     ImportError
         If safetensors or skops is missing: ``pip install skultr[serving]``.
 
     Warns
     -----
     UserWarning
-        If parameters are code or of the log (callbacks in ``net_params``, given or fitted
-        propensities, a generator as ``random_state``): the loaded model has their defaults.
+        If parameters are code or come from the log: callbacks in ``net_params``, given or fitted
+        propensities, a generator as ``random_state``. The loaded model has their defaults.
 
     Notes
     -----
-    The archive holds ``model.json`` (parameters, tables, versions of packages),
-    ``weights.safetensors`` (all arrays), the text of each LightGBM booster, and a ``.skops`` file
-    for each part of scikit-learn. It leaves out what pickles leave out (labels of documents, the
-    graph and plans of a repair, a teacher), fitted propensities, and what ``partial_fit`` of a
-    network continues. Bias factors are kept: if a column ``bias`` held ids of users, they are in
-    the file. So are rows that are the model, as the support vectors of an ``SVR``.
+    The archive holds
+
+    - ``model.json``: parameters, tables, versions of packages;
+    - ``weights.safetensors``: all arrays;
+    - the text of each LightGBM booster;
+    - a ``.skops`` file for each part of scikit-learn.
+
+    It leaves out labels of documents, the graph and plans of a repair, and a teacher, which
+    pickles leave out, too. It also leaves out fitted propensities, and what ``partial_fit`` of a
+    network continues from.
+
+    *Check before you give a file away.* Bias factors are kept: if a column ``bias`` held ids of
+    users, they are in the file. Some models are made of rows of the log, such as the support
+    vectors of an ``SVR``; these rows are in the file, too.
 
     Examples
     --------
@@ -128,19 +140,19 @@ def save_model(model: Any, path: str | os.PathLike[str]) -> None:
         new.replace(path)
     if encoder.dropped:
         warn_user(
-            "Not saved, because they are code, of the log or fitted: "
-            f"{', '.join(sorted(encoder.dropped))}. Predictions need none of them. The loaded "
-            "model has their defaults, with which its clones are trained.",
+            f"Not saved: {', '.join(sorted(encoder.dropped))}. They are code, come from the log "
+            "or are fitted, and predictions do not need them. The loaded model has their "
+            "defaults; if you fit it again, it is trained with these.",
             UserWarning,
         )
 
 
 @validate_params({"path": [str, os.PathLike]}, prefer_skip_nested_validation=True)
 def load_model(path: str | os.PathLike[str]) -> Any:
-    """The model that :func:`save_model` wrote; its predictions are equal to the last bit.
+    """Load a model that :func:`save_model` wrote; its predictions are equal to the last bit.
 
-    It is on the CPU, with ``device="cpu"``, wherever it was trained. It can be pickled, cloned,
-    fitted again and exported; a network has no ``partial_fit`` any more.
+    The model is on the CPU, with ``device="cpu"``, wherever it was trained. It can be pickled,
+    cloned, fitted again and exported. A network has no ``partial_fit`` any more.
 
     Parameters
     ----------
@@ -156,26 +168,31 @@ def load_model(path: str | os.PathLike[str]) -> Any:
     FileNotFoundError
         If there is no file.
     ValueError
-        If it is no regular file or no saved model, is damaged, has another layout, names a class
-        that :func:`save_model` does not accept, unpacks to more than 64 MB and 20 times its size,
-        or holds no fitted ranker with finite weights. A model without parts of scikit-learn that
-        scored a row of zeros when it was saved must do so.
+        If the file
+
+        - is no regular file, or no saved model,
+        - is damaged or has another layout,
+        - names a class that :func:`save_model` does not accept,
+        - unpacks to more than 64 MB and more than 20 times its size,
+        - holds no fitted ranker with finite weights, or
+        - holds a model that no longer gives a row of zeros a finite score, although it did when
+          saved. Models with parts of scikit-learn are not checked for this.
     ImportError
         If safetensors or skops is missing: ``pip install skultr[serving]``.
 
     Warns
     -----
     UserWarning
-        If another version of skultr wrote the file, or another major version of NumPy,
-        scikit-learn, PyTorch or LightGBM. Of parts that another version of scikit-learn fitted,
+        If the file was written with another version of skultr, or another major version of NumPy,
+        scikit-learn, PyTorch or LightGBM. If another version of scikit-learn fitted a part,
         scikit-learn itself warns.
 
     Notes
     -----
-    Objects of known classes are built from numbers and text, and no code of the file runs. Only
-    parts that the model names are read. The trees of LightGBM are checked before it reads them.
-    But scikit-learn does not check the trees that it reads: a file made to harm that holds such
-    can crash the process, or have it read memory that is not part of the trees.
+    *Security.* No code of the file runs: objects of known classes are built from numbers and
+    text. Only parts that the model names are read. Trees of LightGBM are checked before LightGBM
+    reads them. Trees of scikit-learn are not checked: a malicious file with such trees can crash
+    the process, or make it read memory outside the trees.
     """
     try:
         return _read(path)
@@ -183,9 +200,9 @@ def load_model(path: str | os.PathLike[str]) -> Any:
         raise
     except Exception as error:  # of JSON, zip, safetensors, skops, LightGBM or torch
         raise ValueError(
-            f"{path} is no model that save_model of this version wrote, or was damaged or changed "
-            f"({type(error).__name__}: {' '.join(str(error).split())}). Copy the file again, or "
-            "save the model again."
+            f"{path} cannot be loaded: save_model of this version did not write it, or it was "
+            f"damaged or changed ({type(error).__name__}: {' '.join(str(error).split())}). Copy "
+            "the file again, or save the model again."
         ) from error
 
 

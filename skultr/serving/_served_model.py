@@ -123,8 +123,8 @@ def _check_step(step):
         )
     if step.passthrough:
         raise ValueError(
-            f"OnFeatures passes the columns {list(step.passthrough)} to the ranker beside the "
-            "transformed ones, so that a request would need them. Fit the ranker without."
+            f"OnFeatures passes the columns {list(step.passthrough)} to the ranker untransformed, "
+            "so that every request would need them. Fit the ranker without passthrough."
         )
 
 
@@ -187,8 +187,8 @@ def _check_places(names, fitted, is_list):
         if is_list and name in fitted and name != fitted[place]:
             raise ValueError(
                 f"feature_names has {name!r} in place {place}, where the fitted feature is "
-                f"{fitted[place]!r}. Pass a list in the order {fitted}, or a dict if a column "
-                "shall have the name of another."
+                f"{fitted[place]!r}. Pass a list in the order {fitted}, or a dict if one column "
+                "is to get the name of another."
             )
 
 

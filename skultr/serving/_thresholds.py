@@ -10,6 +10,18 @@ BEST_DOCUMENTS = Threshold(
     "the largest labels of all are of a few clicks by chance",
     "choice",
 )
+FEWEST_EXAMINATIONS = Threshold(
+    1.0,
+    "examinations from which on a pair of a query and a document has a rating to compare by",
+    "with fewer, the rating would be the prior's; with all pairs verdicts were wrong",
+    "judgments",
+)
+PRIOR_EXAMINATIONS = Threshold(
+    1.0,
+    "examinations that the mean of the query stands for in a rating to compare by",
+    "none decides less often, more make differences smaller",
+    "judgments",
+)
 VALUES_APART = Threshold(
     256,
     "different values of a feature from which on float32 tells enough of them apart",

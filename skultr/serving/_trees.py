@@ -88,7 +88,8 @@ def trees_of(served: ServedModel) -> list[Tree] | None:
     here is the largest number (float64) that goes left when the ranker itself transforms and
     rounds it, found by bisection: the same documents go left, bit for bit.
 
-    What engines lack is a ValueError, and a transformer that makes a column of several or falls.
+    A ValueError is raised for trees with what engines lack, and for a transformer that makes one
+    column of several or is not increasing.
     """
     terms, (factor_of_production, _) = terms_of(served)
     found = [(*numbers, _trees_of_one(each)) for *numbers, each in terms]
@@ -222,10 +223,10 @@ def _check_transformer(transformer, place):
         good = fills_missing and n_out == transformer.n_features_in_
     if not good:
         raise ValueError(
-            f"{transformer!r} cannot be written into the thresholds of trees: a column of its "
-            "output is not known to be an increasing function of one column of its input. Leave "
-            "it out and fit again (trees need no scale), or let the engine compute its output "
-            "and train on that."
+            f"{transformer!r} cannot be written into the thresholds of trees. That needs a "
+            "transformer whose every output column is known to be an increasing function of one "
+            "input column. Leave it out and fit again (trees need no scaling), or let the engine "
+            "compute its output and train on that."
         )
 
 
@@ -555,10 +556,10 @@ def _refuse_learned(trees, upload, engine):
     found = {feature for tree in trees for feature in tree.feature[tree.learned].tolist()}
     if found:
         raise ValueError(
-            f"The trees have learned where documents go that lack {upload.names[min(found)]!r}, "
-            f"and {engine} has no missing values: it reads 0. Export in a format that has them "
-            "(xgboost+json, xgboost+json+raw, elastic, lightgbm); or put 0, or a flag, into the "
-            "features themselves, in training and in the engine."
+            f"{engine} reads 0 for a missing feature, but the trees have learned another way for "
+            f"documents that lack {upload.names[min(found)]!r}. Export in a format with missing "
+            "values (xgboost+json, xgboost+json+raw, elastic, lightgbm); or put 0, or a flag, "
+            "into the features themselves, in training and in the engine."
         )
 
 

@@ -57,9 +57,9 @@ def make_disconnected_log(
     """Simulate a click log whose positions have the given number of connected components.
 
     Two positions are linked if a document was shown at both. Clicks separate relevance from
-    examination only within a component: with more than one, all examinations of a component may
-    be halved and the relevance of its documents doubled without a change of any click rate. With
-    one component relevance is determined up to one common factor.
+    examination only within a component. With one component, relevance is determined up to one
+    common factor. With several, all examinations of one component may be halved, and the relevance
+    of its documents doubled, without a change of any click rate.
 
     The defaults are the fully synthetic study of Chen et al. (2024): documents of five grades,
     each known by its id alone, result pages of ten, position-based users.
@@ -67,15 +67,15 @@ def make_disconnected_log(
     Parameters
     ----------
     n_components : int, default=2
-        Number of components. With ten positions, 2 to 4 mean the components of the paper:
+        Number of components. With ten positions, 2 to 4 give the components of the paper:
         {1-4}, {5-10}; {1-4}, {5-7}, {8-10}; {1-3}, {4-6}, {7, 8}, {9, 10}. Otherwise the
         positions are cut into runs whose lengths differ by at most 1.
     n_documents : int, default=10_000
-        Each is shown at least once, and belongs to one component. Components share the documents
-        in proportion to their positions.
+        Each is shown at least once, and belongs to one component. A component gets documents in
+        proportion to its positions.
     n_queries : int, default=1_150
-        Result pages, one per query. Fewer slots (queries times positions) than documents are an
-        error, because only documents that recur link positions.
+        Result pages, one per query. There must be more slots (queries times positions) than
+        documents, because only documents that recur link positions.
     n_positions : int, default=10
         Documents on each page.
     components : sequence of sequences of int, default=None
@@ -93,7 +93,7 @@ default='eye-tracking'
         Grades are 0, ..., ``max_grade``, equally frequent; see :func:`relevance_probability`.
     random_state : int, RandomState instance or None, default=None
         Pass an int to get the same log in every call. Grades, pages and clicks have separate
-        random streams: with the same int, another ``n_impressions`` gives the same pages, and
+        random streams. So with the same int, another ``n_impressions`` gives the same pages, and
         another ``n_components`` the same grades.
 
     Returns
@@ -106,16 +106,17 @@ default='eye-tracking'
     clicks : ndarray of shape (n_queries * n_positions,)
         Click rate of each row.
     truth : Bunch
-        ``relevance_probability`` and ``relevance``, Series of shape (n_documents,) indexed by
-        ``doc``: P(found relevant | examined) and the grade; ``examination``, ndarray of shape
-        (n_positions,); ``click_probability``, ndarray of shape (n_queries * n_positions,), of
-        each row; ``components``, tuple of tuples of positions.
+        - ``relevance_probability`` and ``relevance``, Series of shape (n_documents,) indexed by
+          ``doc``: P(found relevant | examined) and the grade;
+        - ``examination``, ndarray of shape (n_positions,);
+        - ``click_probability``, ndarray of shape (n_queries * n_positions,), of each row;
+        - ``components``, tuple of tuples of positions.
 
     Raises
     ------
     ValueError
-        If ``components`` is not a partition of the positions, or the documents are too few to
-        fill a page, or too many for any to recur and link the positions.
+        If ``components`` is not a partition of the positions, if the documents are too few to
+        fill a page, or if they are so many that too few recur and link the positions.
 
     See Also
     --------
@@ -282,9 +283,9 @@ def _connected_pages(n_documents, n_queries, part, rng):
             return dealt
     n_slots = n_queries * width
     raise ValueError(
-        f"In {_MAX_DEALS} draws the documents that recur never linked the positions "
-        f"{', '.join(map(str, part))}: {n_documents} documents recur in only "
-        f"{n_slots - n_documents} of {n_slots} slots. Pass fewer documents or more queries."
+        f"The positions {', '.join(map(str, part))} were not linked in any of {_MAX_DEALS} draws: "
+        f"{n_documents} documents recur in only {n_slots - n_documents} of {n_slots} slots. Pass "
+        "fewer documents or more queries."
     )
 
 

@@ -106,64 +106,83 @@ def simulate_clicks(
         How relevance grows with the grade; see :func:`relevance_probability`.
     query_weights : mapping, Series or array-like of shape (n_queries,), default=None
         How often each query is asked, in any unit: by query id, or in the sorted order of the
-        query ids. By default all queries are asked equally often. They multiply the query weights
-        of the users of a :class:`UserPopulation`.
+        query ids. By default all queries are asked equally often. With a :class:`UserPopulation`,
+        the weights multiply those of its users.
     candidates : bool, default=False
-        Whether the log also has the documents of the query that a session did not show, as rows
-        without a position (NaN) and without a click behind the shown rows.
+        Whether the log also has the documents of the query that a session did not show. They
+        stand behind the shown rows, without a position (NaN) and without a click.
     features : bool, default=True
         Whether the log carries the relevance and the features of each impression. Without them
-        a log of a million sessions is small: reduce it with
-        ``aggregate_clicks(X.assign(click=clicks), documents)``, which joins them afterwards.
+        a log of a million sessions is small. ``aggregate_clicks(X.assign(click=clicks),
+        documents)`` then reduces it further, and joins the features.
     random_state : int, RandomState instance or None, default=None
         Pass an int to get the same log in every call. Queries, rankings and clicks have separate
-        random streams: with the same int, another user gets the same sessions (and so does
-        another :class:`UserPopulation` with the same ``user_weights`` and query weights).
+        random streams. So with the same int, another user gets the same sessions. This holds for
+        another :class:`UserPopulation`, too, if its ``user_weights`` and query weights are the
+        same.
 
     Returns
     -------
     X : pandas.DataFrame
-        The log, one row per impression, sorted by session and position: ``session`` (int, from
-        0); ``user`` (int, from 0) if there are several; ``qid``, ``doc``, ``position`` (int, from
-        1; float with NaN where a candidate was not shown); ``arm`` (float32) if the policy
-        experiments, see :class:`SwapPolicy`; ``context`` (int, from 0) if the user has contexts;
-        with ``features`` also ``relevance``, which no model reads in ``fit``, ``production`` if
-        ``documents`` has it, and the features (float32).
+        The log, one row per impression, sorted by session and position. Columns:
+
+        - ``session``: int, from 0;
+        - ``user``: int, from 0, if there are several;
+        - ``qid`` and ``doc``;
+        - ``position``: int, from 1; float, with NaN for candidates that were not shown, if there
+          are any;
+        - ``arm``: float32, if the policy experiments (see :class:`SwapPolicy`);
+        - ``context``: int, from 0, if the user has contexts;
+        - with ``features`` also ``relevance``, which no model reads in ``fit``, ``production`` if
+          ``documents`` has it, and the features (float32).
+
     clicks : ndarray of shape (n_impressions,), int8
         1 where the user clicked, else 0.
     truth : Bunch
-        ``examination``, ndarray of shape (n_positions,): P(examined) by position;
-        ``relevance_probability``, ndarray of shape (n_documents,): P(found relevant | examined)
-        of each row of ``documents`` (without effect on a :class:`ClickMatrixUser`); ``scores``,
-        ndarray of shape (n_documents,) or (n_documents, n_rankers): what the policy ranked by.
+        Always:
 
-        If the user has contexts, also ``context_vectors``, ndarray of shape
-        (n_contexts, n_context_features), and ``examination_table``, ndarray of shape
-        (n_contexts, n_positions); ``examination`` is then that of the neutral context.
+        - ``examination``, ndarray of shape (n_positions,): P(examined) by position;
+        - ``relevance_probability``, ndarray of shape (n_documents,): P(found relevant | examined)
+          of each row of ``documents`` (without effect on a :class:`ClickMatrixUser`);
+        - ``scores``, ndarray of shape (n_documents,) or (n_documents, n_rankers): what the policy
+          ranked by.
 
-        If there are several users, ``examination_table`` has the shape (n_users, n_positions) and
-        ``examination`` is its mean over the sessions; ``user_weights``, ndarray of shape
-        (n_users,), is P(user) and ``query_weights``, ndarray of shape (n_users, n_queries),
-        P(query | user) in the sorted order of the query ids.
+        If the user has contexts (``examination`` is then that of the neutral context):
 
-        The parameters of users whose P(click) is not examination times relevance, such as
-        ``alpha`` and ``beta`` of a :class:`TrustBiasUser`; see each user.
+        - ``context_vectors``, ndarray of shape (n_contexts, n_context_features);
+        - ``examination_table``, ndarray of shape (n_contexts, n_positions).
+
+        If there are several users (``examination`` is then the mean over the sessions):
+
+        - ``examination_table``, ndarray of shape (n_users, n_positions);
+        - ``user_weights``, ndarray of shape (n_users,): P(user);
+        - ``query_weights``, ndarray of shape (n_users, n_queries): P(query | user), in the sorted
+          order of the query ids.
+
+        If P(click) of the user is not examination times relevance, also the user's parameters,
+        such as ``alpha`` and ``beta`` of a :class:`TrustBiasUser`; see each user.
 
     Raises
     ------
     ValueError
-        If a role is missing, a grade is missing, outside the scale or unknown to the user,
-        document ids recur in a query, the examination is not known as deep as ``n_positions``,
-        or the weights or scores do not fit the documents. If a feature is called ``context`` and
-        the user has contexts, or ``arm`` and the policy experiments.
+        If
+
+        - a role is missing,
+        - a grade is missing, outside the scale, or unknown to the user,
+        - document ids recur in a query,
+        - the examination is not known as deep as ``n_positions``,
+        - the weights or scores do not fit the documents,
+        - a feature is called ``context`` and the user has contexts, or
+        - a feature is called ``arm`` and the policy experiments.
+
     TypeError
         If ``policy`` or ``user`` does not derive from :class:`Policy` or :class:`User`.
 
     Notes
     -----
-    The columns ``context`` and ``arm`` have no role. Name them where they are read, as in
-    ``bias=["position", "context"]``, or drop them; otherwise a ranker takes them for features of
-    the document.
+    The columns ``context`` and ``arm`` have no role, so that a ranker takes them for features of
+    the document. Name them where they are read, as in ``bias=["position", "context"]``, or drop
+    them.
 
     Examples
     --------
@@ -527,9 +546,9 @@ def simulate_shift(
     """Simulate a training log, and test logs in and out of its distribution.
 
     A click model is chosen on a log of the policy in production, and used for rankings of another
-    policy. How well a model predicts the clicks of ``in_distribution`` is what a practitioner can
-    measure; how well it predicts those of ``out_of_distribution`` is what they need and cannot
-    measure. All logs show the same documents to the same kind of user.
+    policy. In practice you can measure how well a model predicts the clicks of
+    ``in_distribution``. What you need, and cannot measure, is how well it predicts those of
+    ``out_of_distribution``. All logs show the same documents to the same kind of user.
 
     Parameters
     ----------
@@ -540,12 +559,12 @@ def simulate_shift(
     n_test_sessions : int, default=None
         Sessions of each test log. By default a fifth of ``n_sessions``, and at least one.
     policy : Policy, default=None
-        The policy of ``train`` and ``in_distribution``; by default
-        ``PlackettLucePolicy(temperature=0.1)``. A :class:`DeterministicPolicy` shows each
-        document at one position, so that no model can separate examination and relevance.
+        The policy of ``train`` and ``in_distribution``. The default is
+        ``PlackettLucePolicy(temperature=0.1)``. With a :class:`DeterministicPolicy` each document
+        has one position, so that no model can separate examination and relevance.
     scores : array-like of shape (n_documents,) or (n_documents, n_rankers), default=None
-        Scores that ``policy`` ranks by; by default those of :func:`production_scores`. See also
-        :func:`noisy_oracle_scores`.
+        Scores that ``policy`` ranks by. The default are those of :func:`production_scores`. See
+        also :func:`noisy_oracle_scores`.
     test_policy : Policy, default=None
         The policy of ``out_of_distribution``; by default ``UniformPolicy()``, or
         ``PlackettLucePolicy(temperature=0.1)`` with ``test_scores``.
@@ -651,7 +670,7 @@ def clicks_on_lists(
         The lists, one row per shown document, with the roles ``qid``, ``session``, ``position``
         (1, 2, ... without gaps in a list; missing where a row was not shown) and ``relevance``.
     user : User, default=None
-        By default ``PositionBasedUser()``; without contexts, and not several in one.
+        One user without contexts. The default is ``PositionBasedUser()``.
     noise, max_grade, gain
         From ``relevance`` to P(found relevant | examined): see :func:`relevance_probability`. If
         ``relevance`` is that probability, pass ``noise=0, max_grade=1, gain="linear"``.
@@ -665,8 +684,8 @@ def clicks_on_lists(
     Raises
     ------
     ValueError
-        If a role is missing or invalid, a list has a gap, a row counts several impressions,
-        or the user has contexts or is a population.
+        If a role is missing or invalid, if a list has a gap, if a row counts several impressions,
+        or if the user has contexts or is a population.
     TypeError
         If ``user`` does not derive from :class:`User`.
 

@@ -28,9 +28,10 @@ class ClickMatrixUser(User):
     position is misspecified.
 
     This user reads the *grades* of the documents, from 0, in place of the relevance
-    probabilities. ``noise``, ``max_grade`` and ``gain`` of :func:`simulate_clicks`, and
-    ``truth.relevance_probability``, therefore have no effect on the clicks (but the grades must
-    not exceed ``max_grade``). The truth has ``click_matrix``, of shape (n_grades, n_positions).
+    probabilities. ``noise`` and ``gain`` of :func:`simulate_clicks`, and
+    ``truth.relevance_probability``, therefore have no effect on the clicks. Nor has ``max_grade``,
+    but the grades must not exceed it. The truth has ``click_matrix``, of shape
+    (n_grades, n_positions).
 
     Parameters
     ----------
@@ -48,16 +49,16 @@ class ClickMatrixUser(User):
     Raises
     ------
     ValueError
-        If the matrix does not hold probabilities, or is 0 everywhere; in :func:`simulate_clicks`
+        If the matrix does not hold probabilities, or is 0 everywhere. In :func:`simulate_clicks`
         also if the matrix has no row for a grade, or fewer columns than the lists have
         positions.
 
     Notes
     -----
     On TianGong-ST the click rate does not rise with the grade at most positions (at the first:
-    0.59, 0.50, 0.54, 0.61, 0.74). A ranker that orders by grade is then not the best predictor of
-    clicks, and the clicks at a single position order the grades wrongly, although they have no
-    position bias.
+    0.59, 0.50, 0.54, 0.61, 0.74). This has two consequences. A ranker that orders by grade is not
+    the best predictor of clicks. And clicks at a single position order the grades wrongly,
+    although they have no position bias.
 
     References
     ----------
@@ -88,9 +89,9 @@ class ClickMatrixUser(User):
         Parameters
         ----------
         X : DataFrame of shape (n_rows, n_columns)
-            A click log with the roles ``position`` and ``relevance`` (whole grades from 0) and, if
-            rows stand for several, ``impressions``. Rows without a grade, or that were not shown,
-            are not counted.
+            A click log with the roles ``position`` and ``relevance`` (whole grades from 0), and
+            ``impressions`` if rows stand for several. Rows without a grade are not counted, nor
+            are rows that were not shown.
         y : array-like of shape (n_rows,) or str
             Click (0 or 1), or click rate if a row has several impressions; or its column of X.
         sample_weight : array-like of shape (n_rows,), default=None
@@ -100,9 +101,9 @@ class ClickMatrixUser(User):
         -------
         user : ClickMatrixUser
             Its ``counts`` have the standard error :math:`\sqrt{p (1 - p) / n}` of each click rate
-            of n independent impressions, with p = (clicks + 1) / (n + 2), so that none is 0. Pairs
-            that were never shown have NaN there; their P(click) is the click rate of the position
-            times the ratio of the grade's clicks to those of average documents.
+            of n independent impressions, with p = (clicks + 1) / (n + 2), so that none is 0. For
+            pairs that were never shown, ``counts`` have NaN. Their P(click) is the click rate of
+            the position times the ratio of the grade's clicks to those of average documents.
 
         Raises
         ------
@@ -246,7 +247,7 @@ class ClickMatrixUser(User):
             raise ValueError(
                 f"A grade is {grade[bad].flat[0]:g}, but the click matrix has {n_grades} rows: "
                 f"expected whole grades from 0 to {n_grades - 1}. Pass matrix= with a row for "
-                "each grade of your documents, or round or shift their relevance to its rows."
+                "each grade of your documents, or round or shift their grades to these rows."
             )
         return grade.astype(np.int64)
 

@@ -243,9 +243,13 @@ class UBMUser(User):
     Parameters
     ----------
     examination : float or array-like, default=1.0
-        η; or a table of shape (n_positions, n_positions), whose row k − 1 and column r hold
-        P(examined) at position k after the last click at r (columns from k on are not read); or
-        a curve of shape (n_positions,), which makes this user a :class:`PositionBasedUser`.
+        One of
+
+        - a number: η;
+        - a table of shape (n_positions, n_positions): row k − 1 and column r hold P(examined) at
+          position k after the last click at r. Columns from k on are not read;
+        - a curve of shape (n_positions,), which makes this user a :class:`PositionBasedUser`.
+
 
     Raises
     ------
@@ -359,8 +363,8 @@ default='eye-tracking'
     Raises
     ------
     ValueError
-        If a probability lies outside [0, 1], ε⁻ lies above ε⁺, or a curve is not known as deep as
-        the lists. The default ε⁺ ends at position 98; at later positions it would be below ε⁻.
+        If a probability lies outside [0, 1], if ε⁻ lies above ε⁺, or if a curve is not known as
+        deep as the lists. The default ε⁺ ends at position 98: deeper it would be below ε⁻.
 
     Notes
     -----
@@ -456,9 +460,9 @@ default='eye-tracking'
             k = int(below.argmax())
             raise ValueError(
                 f"At position {k + 1} trust_positive is {positive[k]:g} and trust_negative "
-                f"{negative[k]:g}; expected trust_positive to be at least trust_negative, or "
-                "irrelevant documents would be clicked more often than relevant ones. Pass both "
-                "curves, or show fewer positions."
+                f"{negative[k]:g}; expected trust_positive to be at least trust_negative. "
+                "Otherwise irrelevant documents would be clicked more often than relevant ones. "
+                "Pass both curves, or show fewer positions."
             )
         return positive, negative
 
@@ -568,12 +572,12 @@ class CarouselUser(DBNUser):
     Raises
     ------
     ValueError
-        If a probability lies outside [0, 1], ``n_columns`` is no whole number from 1, or ``eta``
-        is negative.
+        If a probability lies outside [0, 1], if ``n_columns`` is no whole number from 1, or if
+        ``eta`` is negative.
 
     Notes
     -----
-    The source chooses a row "according to a PBM" and leaves open what happens if that gives no
+    The paper chooses a row "according to a PBM" and does not say what happens if that gives no
     row, or two. Here exactly one row is chosen, in proportion to the probabilities of the PBM.
 
     References

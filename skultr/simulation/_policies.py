@@ -51,13 +51,13 @@ def production_scores(
 ) -> Floats:
     """Scores of a production ranker, trained on the labels of a few queries.
 
-    The ranker that served the users while the log was written: clearly better than chance, and
-    clearly worse than a ranker that learns from the clicks can be.
+    They stand for the ranker that served the users while the log was written: clearly better than
+    chance, and clearly worse than a ranker that learns from the clicks can be.
 
-    The ranker ranks the queries that it was trained on better than others. With 1 % of the
-    queries that does not matter for a log. But do not report the quality of these scores on
-    queries that include the training queries, and leave your test queries out of ``documents`` if
-    their labels must not influence the log.
+    The ranker is better on the queries that it was trained on. With 1 % of the queries that does
+    not matter for a log. But do not report the quality of these scores on queries that include the
+    training queries. If the labels of your test queries must not influence the log, leave these
+    queries out of ``documents``.
 
     Parameters
     ----------
@@ -67,10 +67,10 @@ def production_scores(
         Share of the queries, drawn at random, whose labels the ranker is trained on. At least
         one query is drawn, and more until one of them has two different grades.
     estimator : regressor, lightgbm.LGBMRanker or 'lambdamart', default=None
-        Cloned and fitted to the grades. By default ridge regression on quantiles of the
-        features, which are robust to the tails of raw counts. ``'lambdamart'`` is LightGBM's
-        ranker with 100 trees of 31 leaves and learning rate 0.1, in one thread; it needs grades
-        that are whole numbers, and its scores have no unit.
+        Ranker whose clone is fitted to the grades. The default is ridge regression on quantiles
+        of the features, which are robust to the tails of raw counts. ``'lambdamart'`` is
+        LightGBM's ranker with 100 trees of 31 leaves and learning rate 0.1, in one thread. It
+        needs whole grades, and its scores have no unit.
     candidates : frame with the same features, default=None
         Documents to score instead of ``documents``, such as those of held-out queries.
     random_state : int, RandomState instance or None, default=None
@@ -133,8 +133,8 @@ def hidden_signal_scores(
 ) -> Floats:
     """Scores of a ranker that also used a signal which is not among the features.
 
-    The documents that such a ranker showed and those that it did not show then differ in ways
-    that the features do not explain, which is when selection bias does harm.
+    Shown documents then differ from others in ways that the features do not explain. This is when
+    selection bias does harm.
 
     Parameters
     ----------
@@ -394,8 +394,8 @@ class Policy(Constrained, ABC):
         rows : ndarray of shape (n_sessions, n_positions), int
             As from :meth:`rank`.
         arm : ndarray of shape (n_sessions, n_positions), float, or None
-            Rows of a session with the same number exchanged their documents at random; NaN where
-            nothing was left to chance. None (the default) without an experiment.
+            Rows of a session with the same number exchanged their documents at random. NaN means
+            that nothing was left to chance. None (the default) means no experiment.
         """
         return self.rank(scores, offsets, query, n_positions, rng), None
 
@@ -448,9 +448,9 @@ class PlackettLucePolicy(Policy):
     Parameters
     ----------
     temperature : float, default=0.1
-        In units of the scores, which are not scaled: near 0 the policy is deterministic
-        (for 0 use :class:`DeterministicPolicy`), with large values uniform. The unit of
-        :func:`production_scores` are grades.
+        In units of the scores, which are not scaled; those of :func:`production_scores` are
+        grades. Near 0 the policy is deterministic (for 0 use :class:`DeterministicPolicy`), with
+        large values it is uniform.
 
     Examples
     --------
@@ -592,10 +592,10 @@ class _Experiment(Policy):
 class SwapPolicy(_Experiment):
     """Documents by falling score, but in some sessions two of them may be exchanged.
 
-    This experiment measures examination at little cost to the users: the same documents are
-    shown at both positions of a pair, equally often, so that the click rates differ by the
-    examination alone. Each session of the experiment draws one pair of positions, and exchanges
-    the documents at the two with probability 1/2.
+    This experiment measures examination at little cost to the users. Each session of the
+    experiment draws one pair of positions, and exchanges the documents at the two with probability
+    1/2. The same documents are then shown at both positions of a pair, equally often, so that
+    their click rates differ by the examination alone.
 
     With this policy the log of :func:`simulate_clicks` has a column ``arm``: the deeper position
     of the pair on its two rows, *whether or not they were exchanged*, and NaN on all other rows.
@@ -605,9 +605,9 @@ class SwapPolicy(_Experiment):
     Parameters
     ----------
     swaps : {'pivot', 'adjacent'}, default='pivot'
-        Pairs to draw from. 'pivot': the first position and position k; 'adjacent': positions
-        k - 1 and k. With n documents shown, k is uniform over 2, ..., n, so that a list of one
-        document is never part of the experiment.
+        Pairs to draw from. 'pivot': the first position and position k. 'adjacent': positions
+        k - 1 and k. With n documents shown, k is uniform over 2, ..., n. A list of one document is
+        never part of the experiment.
     share : float in [0, 1], default=1.0
         Probability that a session is part of the experiment.
 
@@ -662,7 +662,7 @@ class ShufflePolicy(_Experiment):
     """Documents by falling score, but some sessions show them in random order.
 
     Among shuffled lists of one length, examination is proportional to the click rate by position.
-    A shuffle costs users more than a swap; unlike :class:`UniformPolicy` it shows the documents
+    A shuffle costs users more than a swap. Unlike :class:`UniformPolicy` it shows the documents
     with the best scores.
 
     With this policy the log of :func:`simulate_clicks` has a column ``arm``: 0 on all rows of a
@@ -709,19 +709,19 @@ class MixturePolicy(Policy):
     """Several rankers share the traffic: one of them ranks each session.
 
     The log is that of an A/B test, or of a product whose ranker was replaced from time to time.
-    Where rankers disagree, a document is shown at several positions for a reason that does not
-    depend on the user, which intervention harvesting needs.
+    If rankers disagree, a document is shown at several positions for a reason that does not
+    depend on the user. Intervention harvesting needs that.
 
     Pass ``scores`` of shape (n_documents, n_rankers) to :func:`simulate_clicks`, one column per
-    ranker; every ranker shows documents by falling score. :func:`production_scores` with several
-    seeds (and several values of ``fraction``, for rankers of different quality) makes different
-    rankers.
+    ranker. Every ranker shows documents by falling score. To make different rankers, call
+    :func:`production_scores` with several seeds, and with several values of ``fraction`` for
+    different quality.
 
     Parameters
     ----------
     weights : array-like of shape (n_rankers,) or (n_queries, n_rankers), default=None
-        Shares of the traffic, or of that of each query (by rising id), in any unit. By default
-        all rankers have the same.
+        Shares of the traffic, or of the traffic of each query (by rising id), in any unit. By
+        default all rankers have the same share.
 
     References
     ----------

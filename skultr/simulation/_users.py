@@ -93,8 +93,8 @@ class User(Constrained, ABC):
 
     A user of your own derives from it and writes :meth:`examination_at` and
     :meth:`click_probability`. Every row of a session is then clicked independently of the others,
-    with the probability that ``click_probability`` states. Where the clicks of a session depend
-    on each other, override :meth:`click` as well; ``click_probability`` is then the probability
+    with the probability that ``click_probability`` states. If the clicks of a session depend on
+    each other, override :meth:`click` as well. ``click_probability`` is then the probability
     before any click of the session is known. :func:`skultr.testing.check_user` checks the result.
 
     Everything else is optional:
@@ -103,12 +103,13 @@ class User(Constrained, ABC):
     - *What the truth should say*: :meth:`truth_at`, :meth:`document_truth`, see
       :class:`DBNUser`.
     - *Pages that end early matter*: ``marks_empty``, see :class:`CarouselUser`.
-    - *Contexts*: ``context_vectors`` and :meth:`examination_table`, and, unless all contexts are
-      equally likely, :meth:`draw_contexts`. ``click`` and ``click_probability`` then take the
-      context of each impression as one more argument, see :class:`ContextualPositionBasedUser`.
-    - *Several users in one*: ``user_weights`` and :meth:`examination_table`, and, unless all users
-      ask alike, :meth:`draw_query_weights`. ``click`` and ``click_probability`` then take the user
-      of each session as one more argument, see :class:`UserPopulation`.
+    - *Contexts*: ``context_vectors`` and :meth:`examination_table`; also :meth:`draw_contexts` if
+      contexts are not equally likely. ``click`` and ``click_probability`` then take the context of
+      each impression as one more argument, see :class:`ContextualPositionBasedUser`.
+    - *Several users in one*: ``user_weights`` and :meth:`examination_table`; also
+      :meth:`draw_query_weights` if users ask different queries. ``click`` and
+      ``click_probability`` then take the user of each session as one more argument, see
+      :class:`UserPopulation`.
 
     Attributes
     ----------
@@ -145,9 +146,9 @@ class User(Constrained, ABC):
     def examination_at(self, n_positions: int) -> Floats:
         """P(examined) at positions 1, ..., ``n_positions``.
 
-        Where examination depends on more than the position, the docstring of the user says which
-        curve this is: that of the neutral context, the mean over users, that of a page
-        without clicks.
+        If examination depends on more than the position, the docstring of the user says which
+        curve this is: that of the neutral context, the mean over users, or that of a page without
+        clicks.
 
         Parameters
         ----------
@@ -170,10 +171,9 @@ class User(Constrained, ABC):
         Parameters
         ----------
         relevance_probability : ndarray of shape (n_sessions, n_positions)
-            P(found relevant | examined) of what each position shows; what :meth:`read_grades`
-            returned, if that is written. Where a position shows nothing it is 0, or -1 with
-            ``marks_empty`` or ``read_grades``; pages end early, so that these are the last
-            positions of a session.
+            P(found relevant | examined) of what each position shows, or what :meth:`read_grades`
+            returned, if the user has it. Positions that show nothing have 0, or -1 with
+            ``marks_empty`` or ``read_grades``. They are the last positions of a session.
 
         Returns
         -------
@@ -209,7 +209,7 @@ class User(Constrained, ABC):
         Returns
         -------
         judged : ndarray of shape (n_documents,) or None
-            None (the default): the user goes by the relevance probability.
+            None (the default): the user judges by the relevance probability.
         """
         return None
 
@@ -328,7 +328,8 @@ def relevance_probability(
     Raises
     ------
     ValueError
-        If a grade lies outside the scale, ``noise`` outside [0, 1], or ``gain`` is unknown.
+        If a grade lies outside the scale, if ``noise`` lies outside [0, 1], or if ``gain`` is
+        unknown.
 
     References
     ----------
@@ -448,8 +449,8 @@ default='eye-tracking'
         The elements of w are uniform over [-eta, eta]; with 0 the context has no effect.
     assign : {'impression', 'document'}, default='impression'
         Whether each impression draws a context, or each document of a query draws one and keeps
-        it, as in Chen et al. (2024). Then a document that keeps its position is shown under a
-        single bias factor and links nothing.
+        it, as in Chen et al. (2024). With 'document', a document that keeps its position is shown
+        under a single bias factor, and links nothing.
     random_state : int or None, default=None
         Seed of v and w, which are drawn when the user is made. The ``random_state`` of
         :func:`simulate_clicks` decides which impression has which context.
@@ -578,10 +579,10 @@ _OF_THE_PAPER = {
 class UserPopulation(User):
     """Position-based users, each with an examination curve and a query distribution.
 
-    Users who ask different queries *and* look at result pages differently confound examination
-    with the query. One examination curve for all users, however well it is known, then leaves a
-    bias in the relevance of each query (personalised bias). A user is one person or a cluster of
-    people who behave alike. Relevance is the same for all users.
+    If users ask different queries *and* look at result pages differently, examination is
+    confounded with the query. One examination curve for all users, however well it is known, then
+    leaves a bias in the relevance of each query (personalised bias). A user is one person, or a
+    cluster of people who behave alike. Relevance is the same for all users.
 
     With this user the log of :func:`simulate_clicks` has the role column ``user``, numbered from
     0. The truth has ``examination_table``, ``user_weights`` and ``query_weights``, and its
@@ -590,8 +591,8 @@ class UserPopulation(User):
     Parameters
     ----------
     etas : {5, 10, 20} or array-like of shape (n_users,), default=10
-        User u examines position k with probability (1/k)^η_u. A number of users means the
-        exponents of the paper, such as 2.5, 2, 1, 0.8, 0 for 5 users.
+        Exponents: user u examines position k with probability (1/k)^η_u. A number of users means
+        the exponents of the paper, such as 2.5, 2, 1, 0.8, 0 for 5 users.
     decay : float, default=1.25
         Ratio of the expected sessions of a user to those of the next user. With the exponents of
         the paper, users who hardly look beyond the top have most sessions. With 1 all users have
@@ -820,6 +821,6 @@ def checked_instance(name: str, value: object, base: type[Checked], default: Che
     found = f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
     raise TypeError(
         f"{name} is {found}; expected an instance of a class derived from "
-        f"skultr.simulation.{base.__name__}, which holds the methods that are optional. "
+        f"skultr.simulation.{base.__name__}, which has the optional methods. "
         f"Write class Mine({base.__name__}): ... and pass {name}=Mine()."
     )

@@ -152,7 +152,7 @@ def test_candidates_of_a_table_from_an_engine_may_have_features():
 @pytest.mark.parametrize(
     ("model", "remedy"),
     [
-        (UBMModel(), r"reads which clicks fell .* nor skultr\.aggregate_clicks can replace"),
+        (UBMModel(), r"reads which clicks fell .* skultr\.aggregate_clicks do not keep"),
         (NaiveRanker(), r"Reduce it first with skultr\.aggregate_clicks"),
         (PBMModel(solver="gradient"), r"Reduce it first with skultr\.aggregate_clicks"),
     ],

@@ -107,6 +107,28 @@ def test_problems_side_by_side_are_those_alone(design, hits):
         np.testing.assert_allclose(at, maximise(objective, np.zeros(3)).at, atol=1e-6)
 
 
+def test_a_function_without_a_value_does_not_hold_up_the_one_beside_it(design, hits):
+    objective = _logistic(design, hits)
+    n_calls = 0
+
+    def both(points):
+        nonlocal n_calls
+        n_calls += 1
+        assert n_calls < 1_000, "the search for a shorter step does not end"
+        found = [objective(at) for at in points]
+        values, gradients, curvatures = (np.stack(each) for each in zip(*found, strict=True))
+        values[1] = np.nan
+        return values, gradients, curvatures
+
+    def steps(curvature, gradient):
+        return np.linalg.solve(curvature, gradient[:, :, None])[:, :, 0]
+
+    found = maximise(both, np.zeros((2, 3)), solve=steps)
+    assert not found.converged
+    np.testing.assert_allclose(found.at[0], maximise(objective, np.zeros(3)).at, atol=1e-6)
+    np.testing.assert_array_equal(found.at[1], 0.0)
+
+
 def test_step_within_bounds_is_the_best_one():
     rng = np.random.default_rng(0)
     for _ in range(20):

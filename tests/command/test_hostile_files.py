@@ -29,6 +29,8 @@ OBEYED = {
     "direction": "\u202e",
     "line": "\u2028",
 }
+#: Exit codes of logs that were read, whatever the verdict.
+READ = (0, 1, 3)
 FORBIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\ud800-\udfff]")
 
 
@@ -62,10 +64,10 @@ def test_control_characters_are_escaped_in_what_is_printed(where, name, tmp_path
     path.write_bytes(log.encode())
     page = tmp_path / "page.html"
     code = check(path, "--html", page, *arguments)
-    assert code == (2 if where == "option" else 0)
+    assert (code == 2) == (where == "option")
     printed = capsys.readouterr()
     assert not FORBIDDEN.search(printed.out + printed.err)
-    if code == 0:
+    if code in READ:
         assert not FORBIDDEN.search(page.read_bytes().decode())
     if where in ("column", "file"):
         shown = text[0].encode("unicode_escape").decode()
@@ -77,7 +79,7 @@ def test_words_of_all_scripts_stay_as_they_are(tmp_path, capsys):
     names = ["größe", "価格", "قیمت", "🙂", "prix\u00a0net"]
     for name in names:
         (tmp_path / "a.csv").write_text(LOG.replace("price", name), encoding="utf-8")
-        assert check(tmp_path / "a.csv") == 0
+        assert check(tmp_path / "a.csv") in READ
         assert name in capsys.readouterr().out
 
 
@@ -86,7 +88,7 @@ def test_terminals_without_unicode_get_escapes(tmp_path):
     command = [sys.executable, "-m", "skultr", "check", "a.csv"]
     environment = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONPATH": os.getcwd()}
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, check=False)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode in READ, done.stderr
     assert rb"\u4fa1\u683c" in done.stdout
 
 
@@ -101,7 +103,7 @@ def test_other_encodings_are_one_sentence(log, kind, tmp_path, capfd):
     assert printed.err.count("\n") == 1
     mended = tmp_path / "mended.csv"
     mended.write_text((tmp_path / "a.csv").read_bytes().decode(kind), encoding="utf-8")
-    assert check(mended) == 0
+    assert check(mended) in READ
 
 
 @pytest.mark.parametrize("digits", ["9" * 27, "-" + "9" * 35, str(2**64 - 1)])
@@ -118,7 +120,7 @@ def test_whole_numbers_beyond_64_bits_are_one_sentence(column, digits, tmp_path,
 def test_digits_as_the_message_proposes_are_read(digits, tmp_path):
     column = "qid" if digits.startswith("d") else "price"
     (tmp_path / "a.csv").write_text(with_digits(column, digits))
-    assert check(tmp_path / "a.csv") == 0
+    assert check(tmp_path / "a.csv") in READ
 
 
 @pytest.mark.parametrize("suffix", ["csv", "ndjson", "parquet"])
@@ -133,7 +135,7 @@ def test_pipes_and_devices_are_no_logs(suffix, tmp_path, capsys):
 def test_names_are_no_patterns(tmp_path, capsys):
     (tmp_path / "a.csv").write_text(LOG)
     (tmp_path / "[a].csv").write_text(LOG.replace("price", "stock"))
-    assert check(tmp_path / "[a].csv") == 0
+    assert check(tmp_path / "[a].csv") in READ
     assert "stock" in capsys.readouterr().out
 
 

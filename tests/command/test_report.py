@@ -114,7 +114,7 @@ def test_the_code_of_a_file_reads_it(suffix, polars, shop, tmp_path, monkeypatch
     _check_ranks(space)
 
 
-#: Names that tell nothing to the command, and the roles.
+#: Names of another language, and the roles.
 GERMAN = {
     "suchbegriff": "qid",
     "serp": "session",
@@ -134,18 +134,42 @@ def german(shop):
     return log.drop(columns=["event_time", "user"])
 
 
-def test_unknown_names_give_a_line_to_complete_and_no_code(german):
+#: Names that tell nothing, of the same columns.
+NUMBERED = {name: f"col_{number}" for number, name in enumerate(GERMAN)}
+
+
+def test_names_of_another_language_are_known(german):
     report = describe_log(german)
-    assert report.rename == {"platz": "position"}
+    assert report.rename == GERMAN
+    assert report.faults == ["Positions count from 0: add 1, as the code below does."]
+
+
+def test_what_nothing_tells_is_left_open(german):
+    """All queries of this log show the same documents: each column of the page may be one."""
+    log = german.rename(columns=NUMBERED)
+    report = describe_log(log)
+    assert {NUMBERED[name]: role for name, role in GERMAN.items()}.items() > report.rename.items()
+    assert {*report.rename.values()} == {"doc", "position", "click"}
     assert (report.n_queries, report.n_pages, report.n_documents) == (0, 0, 0)
     assert "queries" not in str(report).splitlines()[1]
     assert "fit" not in report.code
-    assert "'platz': 'position', '<the query>': 'qid'" in report.code
-    assert "'suchbegriff'" in report.code
-    assert [fault.split("'")[1] for fault in report.faults[:3]] == ["qid", "doc", "click"]
-    assert "It may be 'geklickt'." in report.faults[2]
-    flags = describe_log(german.assign(geklickt=(german["geklickt"] == "ja").astype(int)))
-    assert "It may be 'geklickt'." in flags.faults[2]
+    assert "'<the query>': 'qid'" in report.code
+    assert "'col_0'" in report.code
+    assert report.faults[0].startswith("No column looks like the role 'qid'")
+    assert "It may be 'col_0'." in report.faults[0]
+
+
+def test_without_a_position_names_alone_are_not_enough(german):
+    log = german.rename(columns=NUMBERED).drop(columns="col_3")
+    report = describe_log(log)
+    assert [fault.split("'")[1] for fault in report.faults[:4]] == [
+        "qid",
+        "doc",
+        "position",
+        "click",
+    ]
+    flags = describe_log(log.assign(col_4=(log["col_4"] == "ja").astype(int)))
+    assert "It may be 'col_4'." in flags.faults[3]
 
 
 def test_rename_completes_the_code_and_words_become_clicks(german, tmp_path, capsys):
@@ -153,7 +177,7 @@ def test_rename_completes_the_code_and_words_become_clicks(german, tmp_path, cap
     german.to_parquet(tmp_path / "log.parquet")
     first, *pairs = [f"{name}={role}" for name, role in GERMAN.items()]
     given = "--rename", first, "--rename", *pairs
-    assert main(["check", str(tmp_path / "log.parquet"), *given]) == 0
+    assert main(["check", str(tmp_path / "log.parquet"), *given]) == 1
     text = capsys.readouterr().out
     assert "20 queries, 400 result pages" in text
     clicks = _run(text.partition("\nCode\n")[2])["log"]["click"]
@@ -161,19 +185,18 @@ def test_rename_completes_the_code_and_words_become_clicks(german, tmp_path, cap
 
 
 def test_positions_are_found_by_values_in_any_order(german):
-    known = {name: role for name, role in GERMAN.items() if role in ("qid", "session")}
-    log = german.sample(frac=1, random_state=0)
-    assert describe_log(log, rename=known).rename["platz"] == "position"
-    assert "platz" not in describe_log(log).rename
-    torn = log.drop(log.index[0])
-    assert "platz" not in describe_log(torn, rename=known).rename
-    two = describe_log(log.assign(rang=log["platz"]), rename=known)
-    assert "It may be 'platz'. It may be 'rang'." in two.faults[1]
+    log = german.rename(columns={"platz": "col_3"}).sample(frac=1, random_state=0)
+    assert describe_log(log).rename["col_3"] == "position"
+    torn = log.drop(log.index[:40])
+    assert describe_log(torn).rename["col_3"] == "position"
+    two = describe_log(log.assign(col_4=log["col_3"]))
+    assert "position" not in two.rename.values()
+    assert "It may be 'col_3'. It may be 'col_4'." in two.faults[0]
 
 
 def test_clicks_do_not_count_the_rows_of_pages():
-    log = pd.DataFrame({"suche": [1] * 8 + [2] * 8, "geklickt": [0, 1] * 8})
-    assert describe_log(log, rename={"suche": "qid"}).rename == {"suche": "qid"}
+    log = pd.DataFrame({"suche": [1] * 8 + [2] * 8, "col_1": [0, 1] * 8})
+    assert describe_log(log).rename == {"suche": "qid"}
 
 
 def test_words_for_outcomes_become_numbers(german):
@@ -270,7 +293,7 @@ def test_check_reads_files(suffix, shop, tmp_path, capsys):
     frame = pl.from_pandas(shop[0])
     path = tmp_path / f"log.{suffix}"
     getattr(frame, f"write_{suffix}")(path)
-    assert main(["check", str(path), "--html", str(tmp_path / "out.html")]) == 0
+    assert main(["check", str(path), "--html", str(tmp_path / "out.html")]) == 1
     text = capsys.readouterr().out
     assert "400 result pages" in text
     assert 'ranker.fit(log, "click")' in text

@@ -73,3 +73,51 @@ def test_few_queries_compare_no_model(n_queries, is_compared):
     text, better = _compare(_ByPosition(), log, np.array([1.0, 0.5]))
     assert ("too few queries" not in text) == is_compared
     assert (better is not None) == is_compared
+
+
+def _numbered(n_pages=300, lost=0.0):
+    """Pages of five of a query's eight documents under names that tell nothing."""
+    rng = np.random.default_rng(0)
+    query = np.repeat(rng.integers(6, size=n_pages), 5)
+    doc = np.concatenate([rng.permutation(8)[:5] for _ in range(n_pages)]) + 8 * query
+    place = np.tile(np.arange(1, 6), n_pages)
+    click = (rng.random(len(doc)) < 0.8 / place * (1 + doc % 3) / 3).astype(int)
+    log = pd.DataFrame({"c1": query, "c2": np.repeat(np.arange(n_pages), 5), "c3": doc})
+    log = log.assign(c4=place, c5=click)
+    return log[rng.random(len(log)) >= lost].sample(frac=1, random_state=0)
+
+
+@pytest.mark.parametrize(("n_rows", "is_found"), [(199, False), (200, True)])
+def test_few_rows_show_no_roles(n_rows, is_found):
+    log = _numbered().sort_values(["c2", "c4"])[:n_rows]
+    assert bool(describe_log(log).rename) == is_found
+
+
+@pytest.mark.parametrize(("lost", "is_found"), [(0.02, True), (0.3, False)])
+def test_torn_pages_are_no_pages(lost, is_found):
+    assert ("position" in describe_log(_numbered(lost=lost)).rename.values()) == is_found
+
+
+@pytest.mark.parametrize("is_flat", [True, False])
+def test_what_does_not_fall_is_no_click(is_flat):
+    log = _numbered()
+    if is_flat:
+        log["c5"] = np.random.default_rng(1).permutation(log["c5"])
+    assert ("c5" in describe_log(log).rename) != is_flat
+
+
+@pytest.mark.parametrize("is_shared", [True, False])
+def test_documents_of_all_queries_show_no_query(is_shared):
+    log = _numbered().assign(c6=lambda log: log["c2"] % 4)
+    if is_shared:
+        log["c3"] %= 8
+    assert ("c1" in describe_log(log).rename) != is_shared
+
+
+@pytest.mark.parametrize("n_queries", [2, 3])
+def test_a_category_of_queries_is_no_query(n_queries):
+    """Their documents recur half as often or a third, or nearly as often as those of one."""
+    log = _numbered(900).assign(c6=lambda log: log["c1"] // n_queries)
+    found = describe_log(log).rename
+    assert found["c1"] == "qid"
+    assert "c6" not in found

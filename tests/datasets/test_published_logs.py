@@ -151,7 +151,7 @@ def test_clicks_without_a_result_are_counted(sessions):
     for rank, text in (("2", "02"), ("3", "abc"), ("1", "7")):
         damaged = SESSIONS.replace(f"<rank>{rank}</rank>", f"<rank>{text}</rank>")
         sessions.write_text(damaged, encoding="utf-8")
-        with pytest.warns(ClickDataWarning, match=r"ranks that no result of their page has: 1\. "):
+        with pytest.warns(ClickDataWarning, match=r"no result of their page has their rank: 1\. "):
             log = load_tiangong_st(sessions)
         assert log["click"].sum() == 2
 

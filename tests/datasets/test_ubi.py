@@ -179,7 +179,7 @@ def test_ordinals_against_the_hit_list_are_told(tmp_path):
     records = [search("q0", "x", query_response_hit_ids=["b", "a"]), *page("a", "b")]
     log, report = read(records, tmp_path)
     assert rows_of(log) == {"a": 1, "b": 2}
-    assert "ordinals of 2 of 2 impressions are not their places" in report.summary()
+    assert "ordinals of 2 of 2 impressions differ from their places" in report.summary()
 
 
 def test_impressions_without_ordinal_stand_where_the_hits_have_them(tmp_path):
@@ -209,7 +209,7 @@ def test_impressions_from_hit_lists(tmp_path):
         log, report = read(records, tmp_path)
     assert report.from_hits == ["shop"]
     assert report.ordinal_base == {"shop": 1}
-    assert "up to 3 documents, the deepest click or outcome stands at 2" in report.summary()
+    assert "up to 3 documents, but the deepest click or outcome stands at 2" in report.summary()
     assert rows_of(log) == {"a": 1, "b": 2, "c": 3, "z": 7}
     assert rows_of(log, "q1") == {"b": 1, "a": 2}
     assert clicked(log) == ["b", "z"]
@@ -255,7 +255,7 @@ def test_several_records_of_one_query_id(tmp_path):
     ]
     log, report = read(records, tmp_path)
     assert set(log["qid"]) == {"lamp"}
-    assert "1 hit list of query records unlike that" in report.summary()
+    assert "1 hit list differed from that of an earlier record" in report.summary()
     assert fates(report, "query") == {
         "query of a page": 1,
         "another record of its query_id": 1,
@@ -330,11 +330,18 @@ def test_clicks_without_an_impression(tmp_path):
     assert found["its document was added to the page"] == 1
     assert found["its position is taken by another document"] == 1
     assert found["no position"] == found["nothing shown on its page"] == 1
-    assert "1 click (or outcomes) with another ordinal" in report.summary()
+    assert "1 click (or outcomes) had another ordinal" in report.summary()
     with pytest.warns(ClickDataWarning, match="4 of 5 events 'click'"):
         log, report = read(records, tmp_path, not_shown="drop")
     assert rows_of(log) == {"a": 1, "b": 2}
     assert fates(report)["its document was not shown"] == 3
+
+
+def test_a_click_with_the_ordinal_of_the_first_place_is_another_ordinal_too(tmp_path):
+    records = [search("q0", "x"), *page("a", "b"), event("click", "b", 1), *other_pages()]
+    log, report = read(records, tmp_path)
+    assert rows_of(log) == {"a": 1, "b": 2}
+    assert "1 click (or outcomes) with another ordinal" in report.summary()
 
 
 def test_clicks_do_not_bring_back_impressions_that_were_left_out(tmp_path):

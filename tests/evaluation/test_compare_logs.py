@@ -191,9 +191,11 @@ def test_another_production_is_no_change_of_examination():
 
 def test_users_who_stop_at_a_click_are_no_change_of_examination():
     rng = np.random.default_rng(3)
-    logit, old = world(rng)
-    new = logit + rng.normal(0, 0.1, logit.shape)
-    logs = [pages(rng, logit, each, cascade=True, shuffled=1.0) for each in (old, new)]
+    logit, _ = world(rng)
+    # From the worst ranking to nearly the best: far more users stop above each position.
+    worst = -logit
+    best = logit + rng.normal(0, 0.1, logit.shape)
+    logs = [pages(rng, logit, each, cascade=True, shuffled=1.0) for each in (worst, best)]
     found = rows_of(compare_logs(*logs), "examination")
     assert "alarm" not in set(found["verdict"])
     keys = ["qid", "doc", "position"]
@@ -204,7 +206,9 @@ def test_users_who_stop_at_a_click_are_no_change_of_examination():
         for log in logs
     ]
     of_counts = rows_of(compare_logs(*counted), "examination")
-    assert of_counts["new"].mean() < found["new"].mean()  # counts do not tell who stopped
+    # Counts do not tell who stopped.
+    assert "alarm" in set(of_counts["verdict"])
+    assert of_counts["new"].mean() < found["new"].mean() - 0.1
 
 
 def test_documents_of_another_relevance_count_less():
@@ -481,6 +485,26 @@ def test_a_log_in_one_order_is_an_alarm_after_one_that_moved(logs):
     assert row_of(found, "connected")["verdict"] == "alarm"
     back = compare_logs(ordered, logs[0])
     assert row_of(back, "connected")["verdict"] == "no relevant change"
+
+
+@pytest.mark.parametrize(("apart", "verdict"), [(0.04, "no relevant change"), (0.06, "alarm")])
+def test_a_twentieth_of_the_impressions_that_nothing_compares_is_an_alarm(apart, verdict):
+    """Documents 0 and 1 have both orders; the third one is at the top in the old log only."""
+    both = pd.DataFrame(
+        {
+            "qid": 0,
+            "doc": [0, 1, 0, 1],
+            "position": [1, 2, 2, 1],
+            "impressions": 1000 * (1 - apart),
+        }
+    )
+    third = pd.DataFrame({"qid": 0, "doc": 2, "position": [1, 3], "impressions": 2000 * apart})
+    old = pd.concat([both, third]).assign(click=0.3)
+    alone = third.assign(position=3)
+    new = pd.concat([both, alone]).assign(click=0.3)
+    row = row_of(compare_logs(old, new), "connected")
+    assert_allclose([row["old"], row["new"]], [1, 1 - apart])
+    assert row["verdict"] == verdict
 
 
 # Logs -----------------------------------------------------------------------------------

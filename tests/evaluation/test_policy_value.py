@@ -659,13 +659,21 @@ def test_rankings_without_overlap():
 def test_few_clicks_and_few_queries():
     X, relevance = world(n_queries=20, n_pages=60)
     scores = of_rows(relevance, X)
-    cannot_tell(policy_value(X, chance(X, relevance) / 100, scores), "clicks are worth")
+    cannot_tell(
+        policy_value(X, chance(X, relevance) / 100, scores), "the effective number of clicks"
+    )
     one = X["qid"] == 0
     large = X[one].assign(impressions=10_000 * X["impressions"])
-    cannot_tell(policy_value(large, chance(large, relevance), scores[one]), "queries are worth")
+    cannot_tell(
+        policy_value(large, chance(large, relevance), scores[one]),
+        "the effective number of queries",
+    )
     large = X.assign(impressions=100 * X["impressions"])
     few = np.where(X["qid"] < 5, -scores, scores)  # the others show the same pages
-    cannot_tell(policy_difference(large, chance(X, relevance), scores, few), "queries are worth 5")
+    cannot_tell(
+        policy_difference(large, chance(X, relevance), scores, few),
+        "the effective number of queries is 5",
+    )
     with pytest.warns(UserWarning, match="click"):
         cannot_tell(policy_value(X, np.zeros(len(X)), scores), "cannot tell")
 
@@ -734,7 +742,7 @@ def test_wrong_logs():
         policy_value(X[:0], y[:0], scores[:0])
     with pytest.raises(ValueError, match="NaN"):
         policy_value(X, np.where(X.index == 3, np.nan, y), scores)
-    cannot_tell(policy_value(X[:1], X["impressions"][:1], [1.0]), "clicks are worth")
+    cannot_tell(policy_value(X[:1], X["impressions"][:1], [1.0]), "the effective number of clicks")
     deep = X[X["position"].isna() | (X["position"] > 1)]
     with pytest.raises(ValueError, match="positions 2 to 3"):
         policy_value(deep, y[deep.index], scores[deep.index], k=1)

@@ -67,7 +67,7 @@ def devices():
 def test_a_column_with_another_depth_must_be_a_context(devices):
     log, scores, truth = devices
     found = policy_difference(log, "click", *scores)
-    assert found.verdict.startswith("cannot tell: users read to another depth")
+    assert found.verdict.startswith("cannot tell: how deep users read depends on the column")
     assert "Pass context='device'" in found.verdict
     found = policy_difference(log, "click", *scores, context="device", queries="log")
     assert found.interval[0] < truth < found.interval[1]
@@ -118,7 +118,7 @@ def test_devices_are_compared_with_each_other_not_with_their_mean(powers, shares
         assert "device" not in verdict
         assert "a gets more than b" in verdict
     else:
-        assert verdict.startswith("cannot tell: users read to another depth where the column")
+        assert verdict.startswith("cannot tell: how deep users read depends on the column")
         deeper, other = named
         assert f"(examination at {deeper} is that at {other} times" in verdict
         assert verdict.endswith("Pass context='device'.")
@@ -280,7 +280,7 @@ def test_what_clusters_of_users_need():
     by_codes = policy_difference(*log, cluster=X["user"].str[1:].astype(int).to_numpy())
     assert by_codes.standard_error == pytest.approx(found.standard_error)
     few = policy_difference(*log, cluster=X["user"].str[-1].isin(list("123")))
-    assert few.verdict.startswith("cannot tell: the queries or clusters are worth")
+    assert few.verdict.startswith("cannot tell: the effective number of queries or clusters")
     other = {"method": "pbm", "propensity": [1, 1 / 2, 1 / 3], "cluster": "user"}
     with pytest.raises(ValueError, match=r"expected one value per query, or method='dr'\."):
         policy_difference(*log, **other)

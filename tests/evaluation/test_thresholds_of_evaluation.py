@@ -8,7 +8,13 @@ import pandas as pd
 import pytest
 from scipy.stats import t as student
 
-from skultr.evaluation import ComparisonTable, _policy_verdict, compare_logs, policy_difference
+from skultr.evaluation import (
+    ComparisonTable,
+    _policy_verdict,
+    compare_judgments,
+    compare_logs,
+    policy_difference,
+)
 from skultr.evaluation._compare_logs import _Logs
 from skultr.evaluation._logged_pages import LoggedPages
 from skultr.evaluation._plan_experiment import RankingTest, read_model
@@ -218,6 +224,41 @@ def test_few_seeds_have_no_interval(n_seeds, has_interval):
     )
     table = ComparisonTable(cells).table().set_index("method")
     assert np.isfinite(table.loc["new", "lower"]) == has_interval
+
+
+# Judges -----------------------------------------------------------------------------------------
+@pytest.mark.parametrize(("kept", "verdict"), [(0.79, "may not"), (0.81, "may stand in")])
+def test_a_judge_must_keep_the_agreement_of_people(kept, verdict):
+    """It copies them, but for a share of the queries where it rates all documents alike."""
+    keys = pd.DataFrame({"qid": np.repeat(np.arange(1000), 2), "doc": np.tile([0, 1], 1000)})
+    people = keys.assign(relevance=np.tile([0, 1], 1000))
+    knows = np.arange(1000) < 1000 * kept
+    model = keys.assign(relevance=np.where(np.repeat(knows, 2), people["relevance"], 0))
+    position = np.where(np.arange(2000) % 4 < 2, [1, 2] * 1000, [2, 1] * 1000)
+    log = keys.assign(position=position, impressions=100)
+    clicks = np.tile([0.2, 0.4], 1000)
+    # Queries vary in what is kept: the level is low, so that the bound alone decides.
+    found = compare_judgments(
+        {"model": model, "people": people},
+        log,
+        clicks,
+        propensity=[1.0, 1.0],
+        baseline="people",
+        confidence_level=0.3,
+        n_resamples=9,
+    ).stand_ins
+    assert found["verdict"][0] == verdict
+    assert found["kept"][0] == pytest.approx(kept)
+
+
+@pytest.mark.parametrize(("first", "n_frequent"), [(49, 2), (50, 1), (51, 1)])
+def test_frequent_queries_have_half_of_the_impressions(first, n_frequent):
+    log = pd.DataFrame({"qid": np.repeat(["a", "b", "c"], 2), "doc": [0, 1] * 3})
+    log["position"] = [1, 2] * 3
+    log["impressions"] = np.repeat([first, 30, 70 - first], 2)
+    judged = log[["qid", "doc"]].assign(relevance=[0, 1] * 3)
+    found = compare_judgments(judged, log, [0.5, 0.4] * 3, propensity=[1.0, 1.0], n_resamples=9)
+    assert (found.per_query["kind"] == "frequent").sum() == n_frequent
 
 
 # Two judges -------------------------------------------------------------------------------------

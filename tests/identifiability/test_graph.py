@@ -1,6 +1,8 @@
 """The graph against networkx and against identifiability itself; every engine; bad input."""
 
 import warnings
+from fractions import Fraction
+from math import comb
 
 import duckdb
 import networkx as nx
@@ -14,6 +16,7 @@ from hypothesis import strategies as st
 
 from skultr import aggregate_clicks
 from skultr.identifiability import IdentifiabilityGraph
+from skultr.identifiability._graph import random_graph_connected
 from skultr.simulation import SimulatedLog
 
 with warnings.catch_warnings():
@@ -369,6 +372,22 @@ def test_connection_probability_of_many_factors_is_the_limit():
     apart = (1 - (1 - np.exp(-900 / (100 * 31))) ** 2) ** 100
     connected = everything(100, 31).connection_probability(900)
     assert 1 - connected == pytest.approx(31 * apart**30, rel=0.01)
+
+
+def test_up_to_thirty_factors_the_connection_probability_is_exact():
+    """Gilbert's recursion in fractions, where the limit is off by more than a hundredth."""
+    apart = Fraction(9, 10)
+    connected = [Fraction(1)]
+    for n in range(2, 31):
+        # P(the first factor is in a part of k factors): others, connected, all links cut.
+        parts = [
+            comb(n - 1, k - 1) * connected[k - 1] * apart ** (k * (n - k)) for k in range(1, n)
+        ]
+        connected.append(1 - sum(parts))
+    found = random_graph_connected(30, np.log(0.9))
+    assert found == pytest.approx(float(connected[-1]), abs=1e-9)
+    limit = np.exp(-30 * 0.9**29)
+    assert abs(limit - found) > 0.01
 
 
 def test_connection_probability_at_the_ends():

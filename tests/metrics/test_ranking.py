@@ -336,8 +336,10 @@ def test_errors(metric, changes, message):
 
 
 def test_errors_of_single_metrics():
-    with pytest.raises(ValueError, match="too large for the exponential gain"):
-        one_query(ndcg_score, [5000, 0], [1, 2])
+    for too_large in (1_001, 5_000):
+        with pytest.raises(ValueError, match="too large for the exponential gain"):
+            one_query(ndcg_score, [too_large, 0], [1, 2])
+    assert one_query(ndcg_score, [1_000, 0], [2, 1]) == 1
     assert one_query(ndcg_score, [5000, 0], [2, 1], gain="linear") == 1
     with pytest.raises(ValueError, match="above max_grade=2"):
         one_query(err_score, [3, 0], [1, 2], max_grade=2)

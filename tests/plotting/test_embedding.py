@@ -105,6 +105,9 @@ def test_what_is_drawn():
     assert list(display.arrows_) == [1, 2, 3, 4, 5, 6]
     tips = [arrow.xy for arrow in display.arrows_.values()]
     assert_allclose(tips, display.arrow_scale_ * factors)
+    # The longest arrow ends just within the documents, of which one of 50 is farther away.
+    reach = np.quantile(np.linalg.norm(found, axis=1), 0.98)
+    assert_allclose(np.linalg.norm(tips, axis=1).max(), 0.9 * reach)
     assert [text.get_text() for text in display.text_] == list("123456")
     assert display.ax_.get_aspect() == 1.0
     assert display.figure_ is display.ax_.figure

@@ -176,8 +176,13 @@ def test_a_curve_is_contradicted_by_what_chance_does_once_in_a_thousand(surplus,
     assert is_contradicted is expected
 
 
-@pytest.mark.parametrize(("gain", "expected"), [(2.49, False), (2.51, True)])
-def test_scores_contradict_a_curve_by_twice_the_gain_per_factor(gain, expected, monkeypatch):
+@pytest.mark.parametrize(
+    ("gain", "gap", "expected"),
+    [(2.49, 1.0, False), (2.51, 1.0, True), (1e6, RELEVANT.value / 2, False)],
+)
+def test_scores_contradict_a_curve_by_twice_the_gain_per_factor_where_it_matters(
+    gain, gap, expected, monkeypatch
+):
     assert LEAST_GAIN.value == 5
     log = SimpleNamespace(bias=np.array([0, 1]), version=np.array([0, 1]))
     log.sample = lambda n: log
@@ -190,7 +195,7 @@ def test_scores_contradict_a_curve_by_twice_the_gain_per_factor(gain, expected, 
         choice=choice,
         log_examination=np.ones(2),
         scores=np.ones((2, 1)),
-        mix=lambda scores: (np.zeros(2), np.array([1.0, -1.0]), None),
+        mix=lambda scores: (np.zeros(2), np.array([gap, -gap]), None),
     )
     monkeypatch.setattr(_known_curve, "FreeEffects", lambda *args: known)
     monkeypatch.setattr(_known_curve, "replace", lambda log, **fields: log)

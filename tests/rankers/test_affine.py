@@ -125,6 +125,13 @@ def test_rare_clicks_give_the_exact_coefficients_too(rate):
     np.testing.assert_allclose([low[0], high[0]], [rate / 2, rate], rtol=1e-4)
 
 
+@pytest.mark.parametrize("rate", [1e-2, 1e-4])
+def test_rare_missing_clicks_give_the_exact_coefficients_too(rate):
+    clicks, weight = 1e12 * np.array([1 - rate, 1 - rate / 2]), np.full(2, 1e12)
+    low, high = fit_trust(np.array([0.0, 1.0]), np.zeros(2, int), clicks, weight, n_factors=1)
+    np.testing.assert_allclose([1 - low[0], 1 - high[0]], [rate, rate / 2], rtol=1e-4)
+
+
 def test_no_step_within_the_bounds_helps():
     relevance, factor, weight = _rows()
     rng = np.random.default_rng(1)

@@ -19,7 +19,7 @@ from skultr.rankers import (
 from skultr.rankers._candidates import DistinctCandidates
 from skultr.rankers._distilled import _has_feature_like
 from skultr.rankers._ensemble import _bounded, _put_in_front
-from skultr.rankers._thresholds import SHARE_OF_PRODUCTION
+from skultr.rankers._thresholds import SHARE_OF_JUDGED, SHARE_OF_PRODUCTION
 from skultr.rankers._tobit import GAMMAS, GammaProfile, TobitFit
 
 
@@ -98,7 +98,7 @@ def test_a_feature_that_is_nearly_the_score_of_production_is_taken_for_it(noise,
         assert _has_feature_like(features, served) == is_same
 
 
-@pytest.mark.parametrize(("share", "n_told"), [(0.0009, 1), (0.0011, 0)])
+@pytest.mark.parametrize(("share", "n_told"), [(0.009, 1), (0.011, 0)])
 def test_a_scale_of_nearly_nothing_is_told(share, n_told, recwarn):
     ranker = CLDRanker(loss="pointwise", hidden_layer_sizes=())
     ranker.gamma_ = 0.2
@@ -121,3 +121,32 @@ def test_few_queries_weigh_nothing(n_queries):
     assert bool(told) == (n_queries < 10)
     weight = ensemble.weights_.loc["production", "weight"]
     assert (weight == SHARE_OF_PRODUCTION.value) == (n_queries < 10)
+
+
+@pytest.mark.parametrize("n_judged", [9, 10])
+def test_few_judged_queries_teach_nothing(n_judged):
+    log, clicks = _log(12, 20)
+    judged = log[["qid", "doc"]].drop_duplicates().assign(relevance=lambda rows: rows["doc"])
+    ranker = EnsembleRanker([("naive", NaiveRanker(max_epochs=1))], propensity=[1.0] * 4)
+    judgments = judged[judged["qid"] < n_judged]
+    if n_judged < 10:
+        with pytest.raises(ValueError, match="expected at least 10"):
+            ranker.fit(log, clicks / 1_000, judgments=judgments)
+    else:
+        ranker.fit(log, clicks / 1_000, judgments=judgments)
+        assert ranker.weights_["standard_error"].notna().any()
+
+
+@pytest.mark.parametrize("n_queries", [9, 10])
+def test_the_member_of_judgments_has_its_share_until_clicks_weigh(n_queries):
+    log, clicks = _log(n_queries, 20)
+    judged = pd.DataFrame({"qid": np.repeat(np.arange(100, 130), 4)})
+    rng = np.random.default_rng(0)
+    judged[["a", "b"]] = rng.normal(size=(120, 2))
+    judged["relevance"] = judged["a"] > 0
+    ranker = EnsembleRanker([("naive", NaiveRanker(max_epochs=1))], propensity=[1.0] * 4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ClickDataWarning)
+        ranker.fit(log, clicks / 1_000, judgments=judged.astype({"relevance": float}))
+    weight = ranker.weights_.loc["judged", "weight"]
+    assert (weight == SHARE_OF_JUDGED.value) == (n_queries < 10)

@@ -181,7 +181,7 @@ def test_handful_of_clicks_that_carry_the_estimate_is_noticed():
     X = pd.DataFrame({"qid": 1, "doc": [0, 1], "position": [1, 2], "f0": [0.0, 1.0]})
     X["impressions"] = [10_000.0, 10_000.0]
     ranker = IPSRanker(propensity=[1.0, 1e-4], estimator=Ridge(), clip=None)
-    with pytest.warns(UnstableWeightsWarning, match=r"2 of 1002 clicks carry half.*clip="):
+    with pytest.warns(UnstableWeightsWarning, match=r"2 of 1002 carry half.*clip="):
         ranker.fit(X, [0.1, 2e-4])
     ranker.set_params(clip=0.05).fit(X, [0.1, 2e-4])
     assert ranker.clipped_share_ == pytest.approx(2 / 1_002)

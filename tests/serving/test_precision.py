@@ -68,7 +68,7 @@ def test_trees_name_the_column_with_what_is_lost_and_their_remedy_works(column):
     assert not _said(model, "elastic")
     query = {"created": {"match_all": {}}}  # whose score is a float32
     assert "'created'" in _said(model, "elastic", queries=query)[0]
-    # "Subtract a constant near the smallest value"
+    # "Else subtract a constant near the smallest value"
     assert not _said(_fitted(TREES, 0.0, width), "solr")
 
 

@@ -594,11 +594,11 @@ def test_no_file_or_another_one(tmp_path):
     with pytest.raises(FileNotFoundError):
         load_model(tmp_path / "model.zip")
     (tmp_path / "model.zip").write_bytes(pickle.dumps(Ridge()))
-    with pytest.raises(ValueError, match="no model that save_model of this version wrote"):
+    with pytest.raises(ValueError, match="save_model of this version did not write it"):
         load_model(tmp_path / "model.zip")
     with zipfile.ZipFile(tmp_path / "model.zip", "w") as file:
         file.writestr("../../model.json", "{}")
-    with pytest.raises(ValueError, match=r"or was damaged or changed \(KeyError"):
+    with pytest.raises(ValueError, match=r"or it was damaged or changed \(KeyError"):
         load_model(tmp_path / "model.zip")
 
 

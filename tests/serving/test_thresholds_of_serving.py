@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from skultr._log._offsets import FeatureOffsets
+from skultr.serving import click_judgments
 from skultr.serving._judgments import _scale
 from skultr.serving._precision import _lost
 from skultr.serving._saved import Decoder, _Parts, _values
@@ -22,6 +23,21 @@ def test_the_best_documents_are_those_of_one_query_in_twenty():
     grade_of = _scale(None, labels, True, False)
     assert grade_of(19.0) == 3
     assert grade_of(18.9) < 3
+
+
+@pytest.mark.parametrize(("n_shown", "is_rated"), [(1, False), (2, True)])
+def test_a_pair_is_rated_from_one_examination_on(n_shown, is_rated):
+    X = pd.DataFrame(
+        {"qid": 1, "doc": ["a", "b"], "position": [1, 2], "impressions": [9, n_shown]}
+    )
+    judged = click_judgments(X, [0.5, 0.0], propensity=[1.0, 0.5])
+    assert judged["relevance"].notna().tolist() == [True, is_rated]
+
+
+@pytest.mark.parametrize(("n_shown", "share"), [(1, 0.5), (3, 0.25)])
+def test_the_mean_of_the_query_stands_for_one_examination(n_shown, share):
+    X = pd.DataFrame({"qid": 1, "doc": ["a"], "position": [1], "impressions": [n_shown]})
+    assert click_judgments(X, [0.5], propensity=[1.0])["prior_share"].item() == share
 
 
 @ON_BOTH_SIDES

@@ -1,0 +1,151 @@
+"""Judgments from clicks to compare rankings by: what clicks say, and nothing that ranks."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+
+from .._base._sklearn import validate_params
+from .._base._typing import AnyFrame, ArrayLike, Column, Estimator
+from .._log._dataset import ClickDataset
+from .._log._segments import encode
+from ..propensity._relevance_labels import examined_pairs
+from ..propensity._source import PROPENSITY_CONSTRAINT
+from ._thresholds import FEWEST_EXAMINATIONS, PRIOR_EXAMINATIONS
+
+
+@validate_params(
+    {
+        "X": "no_validation",
+        "y": ["array-like", str, None],
+        "propensity": PROPENSITY_CONSTRAINT,
+        "trust": ["array-like", None],
+        "sample_weight": ["array-like", None],
+    },
+    prefer_skip_nested_validation=True,
+)
+def click_judgments(
+    X: AnyFrame | ClickDataset,
+    y: Column | str | None = None,
+    *,
+    propensity: Literal["column"] | ArrayLike | Estimator | None = None,
+    trust: ArrayLike | None = None,
+    sample_weight: Column | None = None,
+) -> pd.DataFrame:
+    r"""Judgments from clicks to compare rankings by, which favour neither production nor novelty.
+
+    A rating is the clicks of a document per examination, drawn a little towards the mean of its
+    query. It does not know where production put the document. Labels of
+    :func:`~skultr.propensity.relevance_labels` with ``interval=True`` do: they order documents
+    better, and are for training, but as judgments they prefer production to better rankings.
+
+    Parameters
+    ----------
+    X : DataFrame of shape (n_rows, n_columns) or ClickDataset
+        The click log, as in :func:`~skultr.propensity.relevance_labels`, in memory or in an
+        engine: roles ``qid``, ``doc``, ``position`` and, if present, ``session``, ``user``,
+        ``impressions`` and ``propensity``.
+    y : array-like of shape (n_rows,) or str
+        Clicks, or their column of X. A dataset has its own.
+    propensity : "column", array-like of shape (n_positions,), estimator or None, default=None
+        Where the chance of examination comes from, as in
+        :func:`~skultr.propensity.relevance_labels`. Of a click model, such as
+        :class:`~skultr.click_models.UBMModel`, only the examination is read.
+    trust : array-like of shape (n_positions,), default=None
+        Chance of a click on an irrelevant document at each position, by users who trust the
+        order: ``beta`` of ``trust_`` of :class:`~skultr.rankers.AffineRanker`, whose ``alpha`` is
+        then the ``propensity``. None: irrelevant documents are not clicked.
+    sample_weight : array-like of shape (n_rows,), default=None
+        Multiplies ``impressions``.
+
+    Returns
+    -------
+    judgments : pandas.DataFrame
+        One row per document of a query that was shown: ``qid``, ``doc``, ``clicks``,
+        ``impressions``, and
+
+        - ``examinations``, the sum of the propensities of its impressions;
+        - ``relevance``, the rating, at least 0, and NaN with less than one examination: metrics
+          and exports leave such a pair out;
+        - ``standard_error`` of the rating, by the number of clicks alone;
+        - ``prior_share``, from 0 to 0.5: how much of the rating is the mean of the query.
+
+        A document that was never shown has no row: it is unrated, not irrelevant.
+
+    Raises
+    ------
+    ValueError
+        If a role is missing or invalid, y is another outcome than the click, or ``trust`` covers
+        fewer positions than the log, or is no chance.
+
+    See Also
+    --------
+    export_judgments : Writes them for OpenSearch, Quepid and TREC.
+    skultr.evaluation.compare_rankers : Compares rankers by them; use ``gain="linear"``.
+    skultr.propensity.relevance_labels : Labels to train by, and to order documents by.
+    skultr.evaluation.policy_difference : Difference of two rankings in clicks, from the pages.
+
+    Notes
+    -----
+    A document with :math:`c` clicks in :math:`E = \sum_i o_i` examinations has the rating
+
+    .. math::
+        r = \max\left(0, \frac{c - B + k m}{E + k}\right), \qquad
+        m = \sum_d \frac{c_d - B_d}{E_d + k} \bigg/ \sum_d \frac{E_d}{E_d + k},
+
+    where :math:`B` is the sum of ``trust`` over its impressions, :math:`k = 1` examination, and
+    :math:`m` the mean over the documents d of the query. In :math:`m` much examined documents
+    count little more than others. Weighed by examinations it would be the mean of what production
+    put on top, and ratings of rarely shown documents would be too high.
+
+    *They decide only large differences.* Ratings are noisy, so that differences in nDCG are about
+    half of the true ones. Where :func:`~skultr.evaluation.compare_rankers` "cannot tell", ask
+    :func:`~skultr.evaluation.policy_difference`, or an experiment.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from skultr.serving import click_judgments
+    >>> X = pd.DataFrame(
+    ...     {"qid": 1, "doc": ["a", "b", "c"], "position": [1, 2, 3], "impressions": [100, 100, 4]}
+    ... )
+    >>> judged = click_judgments(X, [0.3, 0.2, 0.0], propensity=[1.0, 0.5, 0.2])
+    >>> judged[["doc", "examinations", "relevance", "prior_share"]].round(2)
+      doc  examinations  relevance  prior_share
+    0   a         100.0       0.30         0.01
+    1   b          50.0       0.40         0.02
+    2   c           0.8        NaN          NaN
+    """
+    table = examined_pairs(X, y, sample_weight, propensity, trust, "click_judgments")
+    examinations = table["examinations"]
+    from_trust = table.pop("from_trust")
+    relevant_clicks = table["clicks"] - from_trust
+    strength = PRIOR_EXAMINATIONS.value
+    known = examinations + strength
+    mean = _mean_of_query(table["qid"], relevant_clicks, examinations, known)
+    # Fewer clicks than trust alone explains say that the document is irrelevant.
+    rating = ((relevant_clicks + strength * mean) / known).clip(lower=0)
+    # Clicks are about Poisson; those by trust add variance and no relevance.
+    error = np.sqrt(rating * known + from_trust) / known
+    found = table.assign(
+        relevance=rating,
+        standard_error=error,
+        prior_share=strength / known,
+    )
+    # Of these pairs the clicks say less than the prior does.
+    is_unrated = examinations < FEWEST_EXAMINATIONS.value
+    found.loc[is_unrated, ["relevance", "standard_error", "prior_share"]] = np.nan
+    return found
+
+
+def _mean_of_query(qid, clicks, examinations, known):
+    """Mean rating of the query of each pair: pairs count by how much is known of them."""
+    query, ids = encode(qid.to_numpy())
+    n_queries = len(ids)
+    total = np.bincount(query, clicks / known, n_queries)
+    weight = np.bincount(query, examinations / known, n_queries)
+    # A query that nobody examined has no pair with a rating.
+    mean = total / np.where(weight > 0, weight, 1.0)
+    return mean[query]

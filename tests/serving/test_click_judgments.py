@@ -1,0 +1,163 @@
+"""Judgments to compare rankings by: the better of two rankings wins."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+from skultr.click_models import UBMModel
+from skultr.metrics import ndcg_score
+from skultr.propensity import RegressionEMPropensity, relevance_labels
+from skultr.serving import click_judgments
+
+CURVE = 1 / np.arange(1, 6)
+COLUMNS = [
+    "qid",
+    "doc",
+    "clicks",
+    "impressions",
+    "examinations",
+    "relevance",
+    "standard_error",
+    "prior_share",
+]
+
+
+def shop(seed=0, n_queries=100, n_sessions=4_000, trust=0.0):
+    """A log of few examinations behind good production, the truth, and production's scores."""
+    rng = np.random.default_rng(seed)
+    odds = rng.normal(-1.6, 1.0, (n_queries, 20))
+    production = odds + rng.normal(0, 0.9, odds.shape)
+    query = rng.integers(0, n_queries, n_sessions)
+    noisy = production[query] + 0.35 * rng.gumbel(size=(n_sessions, 20))
+    order = np.argsort(-noisy, axis=1)[:, :5]
+    relevance = 1 / (1 + np.exp(-odds))
+    chance = CURVE * ((1 - trust) * relevance[query[:, None], order] + trust)
+    log = pd.DataFrame(
+        {
+            "qid": np.repeat(query, 5),
+            "session": np.repeat(np.arange(n_sessions), 5),
+            "doc": order.ravel(),
+            "position": np.tile(np.arange(1, 6), n_sessions),
+            "click": (rng.random(order.shape) < chance).astype(int).ravel(),
+        }
+    )
+    return log, relevance, production
+
+
+def gained(judged, rating, relevance, production):
+    """By how much a rating prefers the best possible ranking to production."""
+    places = judged["qid"].to_numpy(), judged["doc"].to_numpy()
+    values = [
+        ndcg_score(rating, scores[places], qid=places[0], k=5, gain="linear")
+        for scores in (relevance, production)
+    ]
+    return values[0] - values[1]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_best_possible_ranking_beats_production_and_labels_to_train_by_say_the_opposite(seed):
+    log, *rankings = shop(seed)
+    judged = click_judgments(log, "click", propensity=CURVE).dropna()
+    labels = relevance_labels(log, "click", propensity=CURVE, interval=True)
+    assert gained(judged, judged["relevance"], *rankings) > 0.03
+    assert gained(labels, labels["lower"], *rankings) < -0.03
+
+
+def test_ratings_are_unbiased_and_stay_so_where_users_trust_the_order():
+    trust = 0.3
+    log, relevance, _ = shop(n_queries=5, n_sessions=40_000, trust=trust)
+    known = click_judgments(log, "click", propensity=(1 - trust) * CURVE, trust=trust * CURVE)
+    naive = click_judgments(log, "click", propensity=CURVE)
+    sure = known["examinations"] > 50
+    true = relevance[known["qid"], known["doc"]]
+    error = (known["relevance"] - true)[sure]
+    assert abs(error.mean()) < 0.01
+    assert np.mean(np.abs(error) < 2 * known["standard_error"][sure]) > 0.9
+    assert (naive["relevance"] - true)[sure].mean() > 0.1
+
+
+def test_columns_counts_and_what_is_unrated():
+    log, *_ = shop()
+    judged = click_judgments(log, "click", propensity=CURVE)
+    assert [*judged] == COLUMNS
+    assert judged["clicks"].sum() == log["click"].sum()
+    assert judged["impressions"].sum() == len(log)
+    by_row = CURVE[log["position"] - 1].sum()
+    assert judged["examinations"].sum() == pytest.approx(by_row)
+    # What was never shown has no row.
+    assert len(judged) == len(log.drop_duplicates(["qid", "doc"]))
+    unrated = judged["examinations"] < 1
+    assert 0 < unrated.sum() < len(judged)
+    of_rating = judged[["relevance", "standard_error", "prior_share"]].isna()
+    assert of_rating.eq(unrated, axis=0).all(axis=None)
+    assert judged["prior_share"].max() <= 0.5
+
+
+def test_neither_production_nor_position_moves_a_rating_beyond_examination():
+    log, *_ = shop()
+    plain = click_judgments(log, "click", propensity=CURVE)
+    with_production = log.assign(production=log["doc"] / 3.0)
+    found = click_judgments(with_production, "click", propensity=CURVE)
+    pd.testing.assert_frame_equal(found, plain)
+
+
+def test_a_query_without_clicks_has_ratings_of_0():
+    columns = {"qid": [1, 1, 2], "doc": ["a", "b", "a"], "position": [1, 2, 1]}
+    X = pd.DataFrame(columns).assign(impressions=9)
+    judged = click_judgments(X, [0, 0, 3], propensity=CURVE)
+    assert judged["relevance"].tolist()[:2] == [0, 0]
+    assert judged["standard_error"].tolist()[:2] == [0, 0]
+
+
+def test_fewer_clicks_than_by_trust_alone_are_a_rating_of_0():
+    X = pd.DataFrame({"qid": 1, "doc": ["a", "b"], "position": [1, 2], "impressions": 100})
+    judged = click_judgments(X, [0.5, 0.01], propensity=[0.6, 0.4], trust=[0.2, 0.1])
+    assert judged["relevance"].iloc[1] == 0 < judged["relevance"].iloc[0]
+
+
+@pytest.mark.parametrize("frame", [pl.from_pandas, lambda X: pl.from_pandas(X).lazy()])
+def test_frames_of_polars_and_of_engines(frame):
+    log, *_ = shop(n_sessions=500)
+    expected = click_judgments(log, "click", propensity=CURVE, trust=CURVE / 10)
+    found = click_judgments(frame(log), "click", propensity=CURVE, trust=CURVE / 10)
+    by = ["qid", "doc"]
+    found = found.sort_values(by, ignore_index=True)
+    expected = expected.sort_values(by, ignore_index=True)
+    pd.testing.assert_frame_equal(found, expected, check_dtype=False)
+
+
+@pytest.mark.parametrize("source", [UBMModel(), RegressionEMPropensity(relevance="embedding")])
+def test_examination_of_models(source):
+    log, *rankings = shop()
+    judged = click_judgments(log, "click", propensity=source).dropna()
+    assert gained(judged, judged["relevance"], *rankings) > 0.02
+
+
+def test_weights_multiply_impressions_as_for_labels():
+    log, *_ = shop(n_sessions=300)
+    weight = np.arange(len(log)) % 3 + 1.0
+    judged = click_judgments(log, "click", propensity=CURVE, sample_weight=weight)
+    labels = relevance_labels(log, "click", propensity=CURVE, sample_weight=weight)
+    counts = ["clicks", "impressions"]
+    pd.testing.assert_frame_equal(judged[counts], labels[counts])
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"trust": [0.1]}, "at each of the 2 positions"),
+        ({"trust": [0.1, np.nan]}, "from 0 to below 1"),
+        ({"trust": [0.1, 1.0]}, "from 0 to below 1"),
+        ({"propensity": None}, "No propensities given"),
+        ({"propensity": [1.0]}, "positions up to 2"),
+        ({"y": "outcome_x"}, "another outcome than the click"),
+        ({"X": pd.DataFrame({"qid": [1], "position": [1]}), "y": [1]}, "column 'doc'"),
+    ],
+)
+def test_wrong_input_says_what_was_expected(wrong, message):
+    columns = {"qid": 1, "doc": ["a", "b"], "position": [1, 2], "click": [1, 0]}
+    X = pd.DataFrame({**columns, "outcome_x": [3.0, 0.0]})
+    given = {"X": X, "y": "click", "propensity": CURVE, **wrong}
+    with pytest.raises(ValueError, match=message):
+        click_judgments(given.pop("X"), given.pop("y"), **given)
