@@ -141,14 +141,17 @@ def read_judgments_of(judgments: Any, sources: Sources, features: list[Any] | No
     """
     table = _checked(judgments)
     log = sources.log
-    table["qid"] = _as_in_log(table["qid"], log.query_ids)
+    table = table.assign(qid=_as_in_log(table["qid"], log.query_ids))
     if "doc" in table and log.doc_ids is not None:
-        table["doc"] = _as_in_log(table["doc"], log.doc_ids.get_level_values(-1))
+        known = log.doc_ids.get_level_values(-1)
+        table = table.assign(doc=_as_in_log(table["doc"], known))
     own = features is not None and {*features} <= {*column_names(judgments)}
     if own:
         chosen = nw.from_native(judgments, eager_only=True)[list(features)].to_native()
         values = sources.read_features(_take(chosen, table.index.to_numpy()))
         production = _production_of(judgments, table)
+        if "doc" in table:
+            production = _known_production(production, table, sources)
     else:
         values, production, is_found = _looked_up(table, sources, judgments)
         table = table[is_found]
@@ -286,6 +289,18 @@ def _report_none_found(table, pairs):
         "features as columns. Give both the same ids (queries= of read_judgments translates the "
         "texts of queries), or add the features to judgments."
     )
+
+
+def _known_production(production, table, sources):
+    """Scores of production, those of the log where the table of judgments has none."""
+    query = table["qid"].to_numpy()
+    doc = table["doc"].to_numpy()
+    for source in sources.pairs():
+        if source.production is not None:
+            place = source.places(query, doc)
+            known = np.where(place >= 0, source.production[place], np.nan)
+            production = np.where(np.isnan(production), known, production)
+    return production
 
 
 def _production_of(judgments, table):

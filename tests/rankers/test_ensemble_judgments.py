@@ -243,6 +243,12 @@ def test_grades_of_documents_without_production_train_and_do_not_weigh():
     assert ranker.weights_.loc["judged", "weight"] > 0
 
 
+def test_the_log_has_the_production_of_a_table_with_features():
+    shown = LOG[["qid", "doc"]].drop_duplicates()
+    table = JUDGED.merge(shown, on=["qid", "doc"])
+    same(fitted(table), fitted(table.drop(columns="production")))
+
+
 def test_few_clicks_leave_the_weights_of_the_prior():
     few = LOG["qid"] < 5
     with pytest.warns(ClickDataWarning, match="those of the prior"):
