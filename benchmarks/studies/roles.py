@@ -9,6 +9,8 @@ were seen passed for clicks; one rule was added. Four schemas were written after
 logs are of one simulator: what no maker's log has alike, such as bots, is not in them.
 """
 
+from functools import lru_cache
+
 import numpy as np
 import pandas as pd
 
@@ -266,6 +268,7 @@ NAMES = ("own", *WORDS, "numbered", "letters")
 ROLES = {"query": "qid", "page": "session", "doc": "doc", "position": "position", "click": "click"}
 
 
+@lru_cache(maxsize=1)
 def world(n_pages, seed):
     """A log of everything: pages of up to ten of a query's products, in an order that varies."""
     rng = np.random.default_rng(seed)
@@ -325,7 +328,7 @@ def log_of(schema, names, seed):
     """A log in a schema and under a set of names, and what each column holds."""
     columns, form = SCHEMAS[schema]
     rng = np.random.default_rng([seed, 1])
-    log = world(form.get("pages", 1_500), seed)[[*columns]]
+    log = world(form.get("pages", 1_500), seed)[[*columns]].copy()
     log = log[rng.random(len(log)) >= form.get("lost", 0)]
     if form.get("shuffled"):
         log = log.sample(frac=1, random_state=seed)

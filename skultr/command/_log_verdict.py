@@ -15,7 +15,7 @@ from ..identifiability import IdentifiabilityGraph
 from ..propensity import InterventionHarvesting
 from ._log_columns import NEEDED, LogTable
 from ._role_values import stands_above
-from ._thresholds import BUSY_USER, LEAST_ROWS, PAGE_JUMP, REPEATED_PAGES
+from ._thresholds import BUSY_USER, FEW_CLICKS_IN_LOG, LEAST_ROWS, PAGE_JUMP, REPEATED_PAGES
 
 #: By level: the exit status of the command, and the verdict in one sentence.
 LEVELS = {
@@ -97,14 +97,27 @@ def judge(table: LogTable, log: Any, errors: list[Any]) -> LogVerdict:
         if graph.n_components == graph.n_factors:
             meaning = _MEANINGS["still"]
         return LogVerdict("no", meaning, _STEPS["no"], details, suspicions=suspicions)
-    level = "barely" if "barely" in details.splitlines()[0] else "yes"
+    level, meaning = _level_and_meaning(graph, details, table.by_position(log))
     steps = _STEPS[level]
     if errors:
         # What fit refuses comes first, also where the graph is fine.
         level = "faulty"
         steps = _STEPS["faulty"]
-    meaning = f"{_MEANINGS.get(level, str(errors[0]) if errors else '')} {_moved(table)}"
+        meaning = str(errors[0])
+    meaning = f"{meaning} {_moved(table)}".strip()
     return LogVerdict(level, meaning, steps, details, _examination(log), suspicions)
+
+
+def _level_and_meaning(graph, details, clicks):
+    """How sure the verdict on a connected log is, and why."""
+    n_clicks = None if clicks.empty else clicks["clicks"].sum()
+    if n_clicks is not None and n_clicks < FEW_CLICKS_IN_LOG.value:
+        few = f"There are few clicks ({n_clicks:,}): much of what is learned is chance."
+        return "barely", few
+    if graph.n_factors == 1:
+        return "yes", "All documents were shown at one place, so click rates compare them fairly."
+    level = "barely" if "barely" in details.splitlines()[0] else "yes"
+    return level, _MEANINGS[level]
 
 
 def _groups(graph):

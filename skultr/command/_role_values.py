@@ -8,6 +8,7 @@ click is 0 or 1, and rarer further down.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
@@ -28,6 +29,8 @@ from ._thresholds import (
 
 #: Rows of which groups are compared: beyond, groups are drawn.
 ROWS_TO_COMPARE = 100_000
+#: Columns of which pairs are tried as pages: 66 pairs take a second.
+MOST_OF_PAIRS = 12
 
 
 class Proposal(NamedTuple):
@@ -90,22 +93,25 @@ class Columns:
         """The code of the page of each row, None if neither the order nor a column says it."""
         # In the order of the log, pages follow one another.
         starts = place == 0
-        if (
-            starts[0]
-            and (starts[1:] | (np.diff(place) == 1)).all()
-            and 2 * starts.sum() < len(place)
-        ):
+        n_pages = int(starts.sum())
+        counts_up = bool(starts[0]) and bool((starts[1:] | (np.diff(place) == 1)).all())
+        if counts_up and 2 * n_pages < len(place):
             return np.cumsum(starts) - 1
-        best = max(self.codes, key=lambda name: self.wholeness(self.codes[name], place))
-        if self.wholeness(self.codes[best], place) >= PAGES_WHOLE.value:
+        # A page has one first row, unless it was lost.
+        names = [name for name, n in self.n_values.items() if 0.9 < n / n_pages < 1.5]
+        whole = {name: self.wholeness(self.codes[name], place) for name in names}
+        best = max(whole, key=whole.__getitem__, default=None)
+        if best is not None and whole[best] >= PAGES_WHOLE.value:
             return self.codes[best]
         return None
 
     def _pages_of_pairs(self, place):
         """The page of each row by two columns, such as the query and the visit."""
-        pairs = [
-            self._pair(one, other) for one in self.codes for other in self.codes if one < other
-        ]
+        n_pages = int((place == 0).sum())
+        # Columns of the page have at most as many values as there are pages; those of most first.
+        names = [name for name, n in self.n_values.items() if 1 < n <= n_pages]
+        names = sorted(names, key=self.n_values.__getitem__, reverse=True)[:MOST_OF_PAIRS]
+        pairs = [self._pair(one, other) for one, other in combinations(names, 2)]
         whole = [self.wholeness(pair, place) for pair in pairs]
         if whole and max(whole) >= PAGES_WHOLE.value:
             return encode(pairs[int(np.argmax(whole))])[0]

@@ -88,3 +88,9 @@ PAGE_JUMP = Threshold(
     "beside three standard errors: within pages, rates fall but for chance",
     "choice",
 )
+FEW_CLICKS_IN_LOG = Threshold(
+    100,
+    "clicks of a log below which its verdict asks for care",
+    "the rate of a document with all of them has an error of a tenth",
+    "theory",
+)

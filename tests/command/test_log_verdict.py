@@ -83,6 +83,17 @@ def test_few_clicks_ask_for_care():
     assert report.code.startswith("# With care")
 
 
+@pytest.mark.parametrize(("n_clicks", "level"), [(99, "barely"), (100, "yes")])
+def test_a_log_of_few_clicks_asks_for_care(n_clicks, level):
+    log = _pages(4_000)[["qid", "doc", "session", "click"]].assign(position=1)
+    log["session"] = np.arange(len(log))
+    log["click"] = (log["session"] < n_clicks).astype(int)
+    report = describe_log(log)
+    assert report.level == level
+    why = "There are few clicks (99)" if level == "barely" else "All documents were shown at one"
+    assert report.meaning.startswith(why)
+
+
 def test_examination_has_its_interval():
     examination = describe_log(_pages(3_000)).examination
     pd.testing.assert_frame_equal(examination, describe_log(_pages(3_000)).examination)
