@@ -16,7 +16,8 @@ Judges: ``truth``, the true relevance of all documents, which may not tell eithe
 :func:`skultr.serving.click_judgments` with a ``UBMModel``, or where users trust the top with the
 true coefficients; ``labels``, posterior means; ``COEC``, clicks over clicks expected at the
 positions; ``rate``, clicks per impression; ``people``, 1,000 ratings with errors: all documents
-of 50 queries.
+of 50 queries; ``condensed``, the truth of the pairs alone that ``judged`` rates: what it decides
+differently from ``truth`` comes from which pairs production had looked at.
 """
 
 import numpy as np
@@ -34,7 +35,7 @@ CURVE = np.arange(1, SHOWN + 1) ** -0.9
 #: Chance that an examined irrelevant document is clicked, by users who trust the top.
 TRUST = np.linspace(0.35, 0.02, SHOWN)
 NOISE = {"weak": 2.5, "good": 0.9, "strong": 0.4}
-JUDGES = ("judged", "labels", "COEC", "rate", "people", "truth")
+JUDGES = ("judged", "labels", "COEC", "rate", "people", "truth", "condensed")
 DIFFERENCES = (0.005, 0.02, 0.1)
 WORLDS = {
     "production": (*NOISE, "hidden"),
@@ -105,13 +106,15 @@ def judgments_of(rng, log, user, odds):
     asked = truth[truth["qid"].isin(rng.choice(len(odds), 50, replace=False))]
     # Grades 0 to 4 of the square root, off by half a grade; people who rate give whole grades.
     felt = 4 * np.sqrt(asked["relevance"]) + rng.normal(0, 0.5, len(asked))
+    judged = judged.dropna()
     return {
-        "judged": judged.dropna(),
+        "judged": judged,
         "labels": labels.rename(columns={"label": "relevance"}),
         "COEC": counts.assign(relevance=counts["clicks"] / counts["expected"].clip(lower=1e-9)),
         "rate": counts.assign(relevance=counts["clicks"] / counts["n"]),
         "people": asked.assign(relevance=felt.round().clip(0, 4) ** 2),
         "truth": truth,
+        "condensed": truth.merge(judged[["qid", "doc"]]),
     }
 
 
