@@ -33,7 +33,13 @@ from skultr.rankers import (
     NaiveRanker,
     TwoTowerRanker,
 )
-from skultr.serving import export_judgments, export_model, read_judgments, save_model
+from skultr.serving import (
+    click_judgments,
+    export_judgments,
+    export_model,
+    read_judgments,
+    save_model,
+)
 
 from ._advice_cases import (
     CLICKS,
@@ -361,14 +367,21 @@ case(
 )
 
 # Serving ----------------------------------------------------------------------------------
-LABELS = relevance_labels(LOG, "click", propensity=CURVE, interval=True)
+RATED = click_judgments(LOG, "click", propensity=CURVE)
 case(
-    ("labels has no", "expected the table of relevance_labels(..., interval=True)"),
-    lambda: export_judgments(LABELS.rename(columns={"doc": "sku"}), "trec"),
-    lambda: export_judgments(LABELS, "trec"),
+    ("judgments has no", "expected the table of click_judgments"),
+    lambda: export_judgments(RATED.rename(columns={"doc": "sku"}), "trec"),
+    lambda: export_judgments(RATED, "trec"),
     lambda: export_judgments(JUDGED[["qid", "doc", "relevance"]], "trec"),
 )
-SPACED = LABELS.assign(qid="query " + LABELS["qid"].astype(str))
+LABELS = relevance_labels(LOG, "click", propensity=CURVE)
+case(
+    ("labels of relevance_labels are to train by", "Compare by skultr.serving.click_judgments"),
+    lambda: export_judgments(LABELS, "quepid"),
+    lambda: export_judgments(LABELS.rename(columns={"label": "relevance"}), "quepid"),
+    lambda: export_judgments(RATED, "quepid"),
+)
+SPACED = RATED.assign(qid="query " + RATED["qid"].astype(str))
 NUMBERS = {f"query {query}": query for query in range(40)}
 case(
     ("qrels cannot hold", "(number topics with queries={qid: number}, rename documents)"),

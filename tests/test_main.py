@@ -110,7 +110,13 @@ def test_a_log_with_features_becomes_judgments_and_a_model(
     text = _text_of(out / "report.html")
     assert "This log supports judgments." in text
     assert f"{len(judged):,} of" in text
-    assert "of the pairs have less than one examination" in text
+    assert "are unrated, not irrelevant: they were looked at less than once." in text
+    assert "is prior on average" in text
+    assert "They decide only between rankings that differ enough" in text
+    assert "policy_difference" in text
+    assert "A ranking is not to be trained by them" in text
+    assert "to compare rankings by" in body["description"]
+    assert "is prior on average" in said.out
 
 
 def test_the_log_is_that_of_the_file(log_file, visits, tmp_path):
@@ -144,7 +150,7 @@ def test_a_log_of_one_order_is_not_pretended_to_support_judgments(
     out = tmp_path / "out"
     visits = serve(shop, 300, temperature=1e-9, n_positions=5)
     write_ndjson(visits, tmp_path / "ubi.ndjson")
-    given = "--interval", "ignore", "--features", tmp_path / "f.parquet"
+    given = "--features", tmp_path / "f.parquet"
     assert _run(tmp_path / "ubi.ndjson", "--out", out, *given) == 0
     said = capsys.readouterr()
     assert "does not support judgments" in said.err
@@ -181,9 +187,10 @@ def test_a_second_run_leaves_no_file_of_the_first(log_file, features, shop, tmp_
     out = tmp_path / "out"
     assert _run(log_file, "--out", out, "--features", tmp_path / "features.parquet") == 0
     write_ndjson(serve(shop, 60, temperature=1e-9, n_positions=5), tmp_path / "few.ndjson")
-    assert _run(tmp_path / "few.ndjson", "--out", out, "--interval", "within") == 0
-    assert {path.name for path in out.iterdir()} == {"report.html", "log.parquet"}
-    assert "Left out: assumed-judgments.json" in _text_of(out / "report.html")
+    assert _run(tmp_path / "few.ndjson", "--out", out, "--grades", 0, 0.5) == 0
+    judged = {"assumed-judgments.json", "assumed-judgments.csv"}
+    assert {path.name for path in out.iterdir()} == {"report.html", "log.parquet", *judged}
+    assert "Left out: assumed-judgments.qrels" in _text_of(out / "report.html")
 
 
 def test_a_run_that_fails_leaves_the_earlier_one_as_it_was(log_file, features, tmp_path):
@@ -277,7 +284,7 @@ def test_ids_and_queries_with_signs_stay_text(tmp_path):
     path = tmp_path / "<i>.ndjson"
     path.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
     out = tmp_path / "out"
-    assert _run(path, "--out", out, "--interval", "ignore") == 0
+    assert _run(path, "--out", out) == 0
     assert "<i>.ndjson" in _text_of(out / "report.html")
     judged = pd.read_csv(out / "judgments.csv")
     assert set(judged["docid"]) == set(docs)

@@ -9,9 +9,9 @@ shown:
 - ``rho``: rank correlation with the true grades over all pairs, since grades are compared between
   queries.
 - ``tau``: 16 rankers of different quality are compared by nDCG@10 as OpenSearch computes it (gain
-  2^rating - 1, 0 without a rating); rank correlation of their order with the true one, by what
-  ``export_judgments`` writes: ratings for OpenSearch (``labels``), grades 0 to 3 (``grades``), and
-  only grades that an interval lies within (``within``).
+  2^rating - 1, 0 without a rating); rank correlation of their order with the true one, by lower
+  ends of labels as ratings (``labels``), as grades 0 to 3 (``grades``), and only as grades that an
+  interval lies within (``within``).
 - ``cover``: share of intervals that hold the true P(click) at the first position. ``share``: of
   pairs whose interval lies within one grade; ``right``: of these with the true one; ``over``: of
   pairs whose lower end has a higher grade than the truth.
@@ -19,9 +19,10 @@ shown:
 ``labels`` are ``relevance_labels(log, clicks, propensity=UBMModel(), interval=True)``, ``lower``
 the lower ends of their intervals, ``EM`` labels with
 ``propensity=RegressionEMPropensity(relevance="embedding")``. 4 minutes of one core with 3 seeds.
-"""
 
-import json
+``yardstick``: does the better of two rankings win? Worlds, rankings and judges are those of
+``_yardstick_worlds``.
+"""
 
 import numpy as np
 import pandas as pd
@@ -30,10 +31,10 @@ from scipy.stats import kendalltau, spearmanr
 from skultr.click_models import UBMModel
 from skultr.metrics import ndcg_score
 from skultr.propensity import RegressionEMPropensity, relevance_labels
-from skultr.serving import export_judgments
 from skultr.simulation import TrustBiasUser, noisy_oracle_scores, relevance_probability
 
 from .._study import Exhibit, Page, Study, grid
+from . import _yardstick_worlds as yardsticks
 from . import labels as shops
 
 VARIANCES = np.linspace(0.2, 6.0, 16)  # of the noise of rankers that are compared
@@ -105,15 +106,19 @@ def judgments(cell, settings, seed):
 
 
 def ratings_of(labels):
-    """What OpenSearch reads, shape (n_pairs,)."""
-    body = json.loads(export_judgments(labels, "opensearch"))
-    return np.array([float(r["rating"]) for of in body["judgmentRatings"] for r in of["ratings"]])
+    """Lower ends as ratings whose gain 2^rating - 1 is proportional to them, 7 at the best."""
+    return np.log2(1 + 7 * np.clip(labels["lower"].to_numpy() / _best(labels), 0, 1))
 
 
 def grades_of(labels, values):
     """Grades 0 to 3 of ``values`` on the scale of the labels, shape (n_pairs,)."""
-    text = export_judgments(labels.assign(lower=values), "trec")
-    return np.array([int(line.split()[3]) for line in text.splitlines()])
+    limits = _best(labels) * np.array([0.5, 2.0, 5.0]) / 7
+    return np.searchsorted(limits, values, side="right")
+
+
+def _best(labels):
+    """Label of the best documents of most queries."""
+    return labels.groupby("qid")["label"].max().quantile(0.95)
 
 
 def _clicks_at_the_top(user, grade, truth):
@@ -146,6 +151,19 @@ class _Rankers:
         return [ndcg_score(ratings, score, qid=self.query, k=10) for score in self.scores]
 
 
+def yardstick(cell, settings, seed):
+    """Verdicts of each judge on pairs of rankings of one log, where production ranks in a way."""
+    yield from yardsticks.verdicts(cell, seed)
+
+
+def _worlds(settings):
+    """All worlds, or a dozen in minutes."""
+    worlds = dict(yardsticks.WORLDS)
+    worlds["examined"] = settings.size(quick=(10,), full=worlds["examined"])
+    return grid(**worlds)(settings)
+
+
+YARDSTICK = Study("yardstick", yardstick, _worlds, quick_runs=1, full_runs=3)
 STUDY = Study("judgments", judgments, grid(user=USERS, **shops.WORLDS), full_runs=3)
 RANKED = ("labels", "lower", "EM", *PEERS, "wins")
 RATED = ("labels", "grades", "within", *PEERS, "wins")
@@ -168,6 +186,17 @@ PAGE = Page(
             STUDY,
             shops.BY,
             ("cover labels", "cover EM", "share", "right", "over"),
+        ),
+        Exhibit(
+            "yardstick",
+            "The better of two rankings wins",
+            YARDSTICK,
+            (*yardsticks.WORLDS, "pair", "differ"),
+            tuple(
+                f"{verdict} {judge}"
+                for judge in yardsticks.JUDGES
+                for verdict in ("right", "wrong", "size")
+            ),
         ),
     ),
 )

@@ -4,9 +4,8 @@ What OpenSearch's sample log can tell, and what it cannot
 
 **Claim.** The reader accounts for every record of a UBI file: it was used, or left out for one
 reason. A log that cannot support judgments gets the verdict that it cannot: the sample of
-OpenSearch's demo shop showed too few documents at several positions, and its clicks settle the
-grade of hardly any pair of query and document. Judgments and a model are written in the formats of
-the engine nevertheless, so that you can try the upload.
+OpenSearch's demo shop showed too few documents at several positions. Judgments and a model are
+written in the formats of the engine nevertheless, so that you can try the upload.
 
 **Limit.** These files show formats, not quality. The sample has no features of products: the model
 knows only how often a product was shown and clicked for *other* queries. On a log whose truth is
@@ -20,7 +19,6 @@ known, the same steps are judged in :ref:`sphx_glr_auto_examples_7_engines_plot_
 # The file is ``ubi_queries_events.ndjson`` of Chorus for OpenSearch, in the folder ``ubi`` of the
 # folder named by the environment variable ``SKULTR_DATA``. Where it is absent, as on the machine
 # that built these pages, a simulated shop with one fixed order replaces it.
-import json
 import os
 import tempfile
 from pathlib import Path
@@ -31,9 +29,8 @@ from simulated_shop import FEATURES, open_shop, serve, write_ndjson
 
 from skultr.datasets import read_ubi
 from skultr.identifiability import IdentifiabilityGraph
-from skultr.propensity import relevance_labels
 from skultr.rankers import LambdaMARTRanker
-from skultr.serving import export_judgments, export_model
+from skultr.serving import click_judgments, export_judgments, export_model
 
 sample = Path(os.environ.get("SKULTR_DATA", "no such folder"), "ubi", "ubi_queries_events.ndjson")
 if sample.exists():
@@ -57,23 +54,16 @@ graph = IdentifiabilityGraph.from_log(log, click="click")
 print(graph.summary())
 
 # %%
-# Labels, under an assumption
-# ---------------------------
+# Judgments, under an assumption
+# ------------------------------
 #
-# Examination has to be assumed: here it falls as one over the root of the position. The intervals
-# hold if it does. Judged are only pairs whose interval lies within one grade.
+# Examination has to be assumed: here it falls as one over the root of the position. Pairs that
+# were looked at less than once are unrated.
 examination = 1 / np.sqrt(np.arange(1, log["position"].max() + 1))
-labels = relevance_labels(log, "click", propensity=examination, interval=True)
-try:
-    judgments = export_judgments(labels, "opensearch", queries=report.queries, interval="within")
-except ValueError as error:
-    print(error, "\n")
-    # To try the upload: grades of the labels, whatever their intervals.
-    judgments = export_judgments(labels, "opensearch", queries=report.queries, interval="ignore")
-    n_judged = 0
-else:
-    n_judged = sum(len(query["ratings"]) for query in json.loads(judgments)["judgmentRatings"])
-print(f"{judgments[:250]}...\n\nsettled: {n_judged} of {len(labels)} pairs")
+judged = click_judgments(log, "click", propensity=examination)
+judgments = export_judgments(judged, "opensearch", queries=report.queries)
+n_rated = judged["relevance"].notna().sum()
+print(f"{judgments[:350]}...\n\nrated: {n_rated} of {len(judged)} pairs")
 
 # %%
 # A model, to try the upload
@@ -112,15 +102,11 @@ left.set(
     title="Events used (blue) or left out (grey)",
     xlim=(0, 1.15 * fates["n"].max()),
 )
-most = labels.sort_values("label", ascending=False).head(30)
+most = judged.sort_values("relevance", ascending=False).head(30)
 place = np.arange(1, len(most) + 1)
-right.vlines(place, most["lower"], most["upper"], color="#9aa0a6", linewidth=2)
-right.plot(place, most["label"], "o", color="#2b6cb0")
-best = labels.groupby("qid", observed=True)["label"].max().quantile(0.95)
-for limit in best * np.array([1, 4, 10]) / 14:
-    right.axhline(limit, color="black", linestyle=":", linewidth=1)
-right.set(xlabel="pair of query and document", ylabel="P(relevant)", ylim=(0, None))
-right.set_title("The 30 highest labels, with 95 % intervals")
+right.errorbar(place, most["relevance"], most["standard_error"], fmt="o", color="#2b6cb0")
+right.set(xlabel="pair of query and document", ylabel="rating", ylim=(0, None))
+right.set_title("The 30 highest ratings, with standard errors")
 plt.show()
 
 # %%
@@ -129,4 +115,4 @@ plt.show()
 used, left_out = (report.n_records("event", used=used) for used in (True, False))
 assert used + left_out == report.n_records("event")
 assert not graph.is_connected
-assert n_judged < 0.05 * len(labels)
+assert n_rated == judgments.count("docId") < len(judged)

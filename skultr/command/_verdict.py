@@ -27,7 +27,7 @@ from ..model_selection import train_test_queries
 from ..plotting import ExaminationDisplay
 from ..propensity import RegressionEMPropensity, relevance_labels
 from ..rankers import LambdaMARTRanker
-from ..serving import export_judgments, export_model, save_model
+from ..serving import click_judgments, export_judgments, export_model, save_model
 from ._report import document, sections
 from ._seals import sum_of, sums_in, write_sealed
 from ._thresholds import LEAST_QUERIES
@@ -61,14 +61,18 @@ _JUDGMENTS = {
     "quepid": ("judgments.csv", "`query,docid,rating`, for Quepid and OpenSearch's dashboard"),
     "trec": ("judgments.qrels", "for trec_eval; its topics are the numbers of topics.csv"),
 }
-_BY_INTERVAL = {
-    "lower": "A judgment is the grade of the lower end of the 95 % interval of the label. A label "
-    "comes from the clicks of the pair and, where these are few, from the other documents of its "
-    "query that were shown as high.",
-    "within": "Only pairs whose 95 % interval lies within one grade are judged. More clicks or "
-    "fewer grades (`--grades 0 1`) judge more.",
-    "ignore": "A judgment is the grade of the label, however uncertain.",
-}
+#: What a judgment is, and what it is not for.
+_WHAT_THEY_ARE = (
+    "They are to compare rankings by: clicks of a pair in the times that it was looked at, drawn "
+    "a little towards the mean of its query, and not towards where your engine put it. A ranking "
+    "is not to be trained by them: `relevance_labels` makes labels for that."
+)
+_HOW_FAR_THEY_GO = (
+    "They decide only between rankings that differ enough: ratings are noisy, and show about half "
+    "of a true difference. Compare by nDCG on the judged documents alone, with an interval "
+    "(`skultr.evaluation.compare_rankers`). Where it cannot tell, "
+    "`skultr.evaluation.policy_difference` on this log, or an experiment, decides."
+)
 #: Names that a log uses for itself.
 _TAKEN = {"session", "qid", "position", "user", "click", "relevance", "production", "bias"}
 #: What the names of files begin with where examination is assumed, since CSV and qrels can say
@@ -118,13 +122,6 @@ def add_arguments(ubi: argparse.ArgumentParser) -> None:
     ubi.add_argument("--ordinal-base", type=int, choices=(0, 1), help="ordinal of the first hit")
     ubi.add_argument("--page-size", type=_positive, metavar="N", help="hits that a page shows")
     ubi.add_argument(
-        "--interval",
-        choices=("lower", "within", "ignore"),
-        default="lower",
-        help="a judgment is the grade of the lower end of the 95 %% interval (default); or only "
-        "pairs whose interval lies within one grade are judged; or it is the grade of the label",
-    )
-    ubi.add_argument(
         "--grades", nargs="+", type=float, metavar="G", help="of the judgments, such as 0 1 2 3"
     )
 
@@ -159,9 +156,9 @@ def run(options: argparse.Namespace) -> None:
         say(summary.splitlines()[0])
         curve = _curve(log, graph.is_connected)
         propensity = (curve["examination"] / curve["examination"].max()).to_numpy()
-        # Labels, and a model that corrects by the same curve.
+        # Judgments, and a model that corrects by the same curve.
         source = UBMModel() if graph.is_connected else propensity
-        labels = relevance_labels(log, "click", propensity=source, interval=True)
+        judged = click_judgments(log, "click", propensity=source)
         mark = "" if graph.is_connected else _ASSUMED
         trained = _train(X, features, len(log), propensity, options.format, mark)
         say(trained.say)
@@ -169,8 +166,9 @@ def run(options: argparse.Namespace) -> None:
         out.mkdir(parents=True, exist_ok=True)
         with folder_beside(out / _REPORT) as new:
             files = [_write_log(log, new)]
-            grades, remarks = _judge(labels, report, options, mark, new, files)
-            say(remarks[0])
+            grades, remarks = _judge(judged, report, options, mark, new, files)
+            for remark in remarks[:2]:
+                say(remark)
             _write_model(trained, options.format, mark, new, files)
             found = Findings(
                 source=options.file or f"{options.queries} and {options.events}",
@@ -410,17 +408,16 @@ def _log_name():
 
 
 # Judgments ----------------------------------------------------------------------------
-def _judge(labels, report, options, mark, out, files):
+def _judge(judged, report, options, mark, out, files):
     """Write the judgments; number of pairs by grade, and what is missing and why."""
     left_out = {}
     grades = pd.Series(dtype=int)
     how = {
         "grades": options.grades,
-        "interval": options.interval,
         "name": "skultr, examination assumed" if mark else "skultr",
     }
     # Queries of the judgments, numbered as topics.
-    topics = report.queries[report.queries["qid"].isin(labels["qid"])]
+    topics = report.queries[report.queries["qid"].isin(judged["qid"])]
     topics = topics.assign(topic=np.arange(1, len(topics) + 1))
     numbers = dict(zip(topics["qid"], topics["topic"], strict=True))
     for form, (name, note) in _JUDGMENTS.items():
@@ -428,7 +425,7 @@ def _judge(labels, report, options, mark, out, files):
         # The format of TREC has no place for the text of a query.
         queries = numbers if form == "trec" else topics
         try:
-            text = export_judgments(labels, form, queries=queries, **how)
+            text = export_judgments(judged, form, queries=queries, **how)
         except ValueError as error:
             # A format that cannot hold these judgments is left out, and the report says why.
             if not is_meant(error):
@@ -443,22 +440,24 @@ def _judge(labels, report, options, mark, out, files):
         if form == "trec":
             topics[["topic", "user_query"]].to_csv(out / f"{mark}{_TOPICS}", index=False)
             files.append((f"{mark}{_TOPICS}", "the query of each topic"))
-    return grades, _remarks_on(grades, labels, left_out, options, mark)
+    return grades, _remarks_on(grades, judged, left_out, options, mark)
 
 
-def _remarks_on(grades, labels, left_out, options, mark):
+def _remarks_on(grades, judged, left_out, options, mark):
     """What was judged, what a judgment is, and which files were left out."""
     # Without grades of the user, the lowest is 0.
     lowest = min(options.grades or [0])
     n_judged = grades.sum()
     n_above = grades[grades.index > lowest].sum()
     by = ", by an assumed curve" if mark else ""
-    n_unseen = (labels["effective_sample"] < 1).sum()
+    n_unrated = judged["relevance"].isna().sum()
     remarks = [
-        f"{n_judged:,} of {len(labels):,} pairs of query and document are judged, "
+        f"{n_judged:,} of {len(judged):,} pairs of query and document are judged, "
         f"{n_above:,} above the lowest grade{by}.",
-        _BY_INTERVAL[options.interval],
-        f"{n_unseen:,} of the pairs have less than one examination.",
+        f"{n_unrated:,} are unrated, not irrelevant: they were looked at less than once. Of a "
+        f"rating {judged['prior_share'].mean():.0%} is prior on average.",
+        _WHAT_THEY_ARE,
+        _HOW_FAR_THEY_GO,
     ]
     if mark:
         remarks.append("All of this holds only if the assumed curve does.")
@@ -667,8 +666,8 @@ _VERDICTS = {
     ),
     "barely": (
         "This log supports judgments only roughly.",
-        "At some positions the clicks determine only roughly how far users look. Labels of "
-        "documents that were only shown there may be off by more than their intervals.",
+        "At some positions the clicks determine only roughly how far users look. Ratings of "
+        "documents that were only shown there may be far off.",
     ),
     "level": (
         "This log does not separate good documents from bad ones.",
@@ -686,11 +685,15 @@ _VARY = (
     'at random, on a few pages in a hundred. `IdentifiabilityRepair(strategy="intervene")` lists '
     "which exchanges are enough. Then run this again on the new log."
 )
-_UPLOAD = "Upload `judgments.json` and compare your search configurations by it."
+_UPLOAD = (
+    "Upload `judgments.json` and compare search configurations that differ much by it. Small "
+    "differences need `policy_difference` or an experiment."
+)
 _STEPS = {
     "yes": [_UPLOAD],
     "barely": [
-        "Use the judgments to compare configurations, not to tune a few documents.",
+        "Use the judgments to compare configurations that differ much, not to tune a few "
+        "documents.",
         "Collect more pages. " + _VARY,
     ],
     "level": [

@@ -523,7 +523,7 @@ def to_trec(
 
     See Also
     --------
-    skultr.serving.export_judgments : Judgments from labels of clicks.
+    skultr.serving.export_judgments : Judgments from clicks.
 
     Examples
     --------

@@ -100,8 +100,13 @@ def click_judgments(
     count little more than others. Weighed by examinations it would be the mean of what production
     put on top, and ratings of rarely shown documents would be too high.
 
-    *They decide only large differences.* Ratings are noisy, so that differences in nDCG are about
-    half of the true ones. Where :func:`~skultr.evaluation.compare_rankers` "cannot tell", ask
+    *They decide only large differences.* Of 408 pairs of rankings of 48 simulated logs
+    :func:`~skultr.evaluation.compare_rankers` decided 57 %, and was right in 97 % of these (COEC:
+    85 %, click rates: 67 %, labels: 70 %; ``python -m benchmarks studies/judgments --only
+    yardstick``).
+    Versions of one ranker were never confused. Production chose which documents are rated: with
+    50 examinations per document weak production lost against slightly worse rivals. Where it
+    "cannot tell", or production is compared with a rival and the difference is small, ask
     :func:`~skultr.evaluation.policy_difference`, or an experiment.
 
     Examples

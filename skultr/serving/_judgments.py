@@ -1,4 +1,4 @@
-"""Judgments of search engines and evaluation tools: written from labels of clicks, and read."""
+"""Judgments of search engines and evaluation tools: written to compare rankings by, and read."""
 
 from __future__ import annotations
 
@@ -21,56 +21,49 @@ from .._log._roles import is_frame
 from ..exceptions import ClickDataWarning, warn_user
 from ._thresholds import BEST_DOCUMENTS
 
-#: Columns that the lower and upper grade of a pair are read from.
-_ENDS = {
-    "lower": ["lower", "lower"],
-    "within": ["lower", "upper"],
-    "ignore": ["label", "label"],
-}
+#: The column by which judgments from clicks are told from those of people.
+_OF_CLICKS = "prior_share"
 
 
 @validate_params(
     {
         "format": [StrOptions({"opensearch", "trec", "quepid"})],
         "grades": [tuple, list, np.ndarray, Mapping, None],
-        "interval": [StrOptions({*_ENDS})],
         "name": [str],
     },
     prefer_skip_nested_validation=True,
 )
 def export_judgments(
-    labels: Frame,
+    judgments: Frame,
     format: Literal["opensearch", "trec", "quepid"],
     *,
     grades: Sequence[float] | Mapping[float, float] | None = None,
-    interval: Literal["lower", "within", "ignore"] = "lower",
     queries: Mapping[Any, Any] | Frame | None = None,
     name: str = "skultr",
 ) -> str:
-    r"""Judgments as the text of a file: one grade per pair of a query and a document.
+    r"""Judgments to compare rankings by, as the text of a file: one grade per query and document.
 
     Parameters
     ----------
-    labels : DataFrame of shape (n_pairs, n_columns)
-        What :func:`~skultr.propensity.relevance_labels` returns with ``interval=True``; or
-        human judgments with the columns ``qid``, ``doc`` and ``relevance``, as
-        :func:`read_judgments` returns them.
+    judgments : DataFrame of shape (n_pairs, n_columns)
+        What :func:`click_judgments` returns, whose unrated pairs are left out; or human judgments
+        with the columns ``qid``, ``doc`` and ``relevance``, as :func:`read_judgments` returns
+        them. Labels of :func:`~skultr.propensity.relevance_labels` are refused: they prefer
+        production to better rankings. For another use than comparing, rename ``label`` to
+        ``relevance``.
     format : {"opensearch", "trec", "quepid"}
         Body of ``PUT _plugins/_search_relevance/judgments`` (JSON); qrels ``qid 0 docno grade``;
-        or CSV ``query,docid,rating``, which OpenSearch Dashboards reads too.
+        or CSV ``query,docid,rating``, which OpenSearch Dashboards reads too. The description in
+        OpenSearch says what the judgments are, how many pairs are unrated, and how much of the
+        ratings is prior; the other formats have no place for it.
     grades : sequence of numbers, mapping or None, default=None
-        Rising grades, with the same limits in all queries. A mapping holds the lowest label of
+        Rising grades, with the same limits in all queries. A mapping holds the lowest rating of
         each grade: ``{0: 0, 0.05: 1, 0.2: 2, 0.4: 3}``. A sequence such as (0, 1, 2, 3) finds the
         limits: the last grade is that of the best documents (95 % quantile over queries of the
-        highest label), and the gain in nDCG, :math:`2^g - 1` of grade number g counted from 0, is
-        proportional to the label. None is (0, 1, 2, 3), for OpenSearch with decimals in between
-        (without them if ``interval="within"``). Human judgments are written as they are, unless a
+        highest rating), and the gain in nDCG, :math:`2^g - 1` of grade number g counted from 0,
+        is proportional to the rating. None is (0, 1, 2, 3), for OpenSearch with decimals in
+        between, and above for better documents. Human judgments are written as they are, unless a
         mapping gives them another scale: ``{0: 0, 1: 1, 10: 2, 100: 3}``.
-    interval : {"lower", "within", "ignore"}, default="lower"
-        ``"lower"`` writes the grade of the lower end of the 95 % interval, so that a document with
-        few clicks is not rated highly by chance. ``"within"`` writes only pairs whose interval
-        lies within one grade, and warns how many it leaves out, which most tools take for
-        irrelevant. ``"ignore"`` writes the grade of the label. Not used for human judgments.
     queries : mapping or DataFrame, default=None
         What is written for a ``qid``, by default ``qid`` itself: a mapping, or a frame with the
         columns ``qid`` and ``user_query`` (``report.queries`` of
@@ -89,48 +82,74 @@ def export_judgments(
     Raises
     ------
     ValueError
-        If a column is missing, a label not finite, a pair there twice, an id empty or not fit for
-        the format, or if no pair is left.
+        If a column is missing, the table is one of labels, a rating not finite, a pair there
+        twice, an id empty or not fit for the format, or if no pair is rated.
 
     See Also
     --------
+    click_judgments : Judgments from a log.
     read_judgments : The way back.
+    skultr.evaluation.policy_difference : Compares rankings where judgments cannot tell.
 
     Examples
     --------
     >>> import pandas as pd
-    >>> from skultr.serving import export_judgments
-    >>> labels = pd.DataFrame({"qid": "usb hub", "doc": ["B01", "B02"], "label": [0.6, 0.2],
-    ...                        "lower": [0.5, 0.12], "upper": [0.7, 0.3]})
-    >>> print(export_judgments(labels, "quepid"), end="")
+    >>> from skultr.serving import click_judgments, export_judgments
+    >>> X = pd.DataFrame({"qid": "usb hub", "doc": ["B01", "B02"], "position": [1, 2],
+    ...                   "impressions": 100})
+    >>> judged = click_judgments(X, [0.6, 0.05], propensity=[1.0, 0.5])
+    >>> print(export_judgments(judged, "quepid"), end="")
     query,docid,rating
     usb hub,B01,3
     usb hub,B02,1
     """
-    frame = nw.from_native(labels if is_frame(labels) else pd.DataFrame(), eager_only=True)
-    is_human = {"label", "relevance"} & {*frame.columns} == {"relevance"}
-    if is_human:
-        frame = frame.rename({"relevance": "label"})
-        interval = "ignore"
-    table = _read(frame, ["label", *_ENDS[interval]])
-    may_have_decimals = format == "opensearch" and interval != "within"
-    grade_of = _scale(grades, table, may_have_decimals, is_human)
-    lower, upper = _ENDS[interval]
-    low = grade_of(table[lower])
-    high = grade_of(table[upper])
-    # Pairs whose interval lies within one grade.
-    sure = table.assign(grade=low, text=_texts(queries, table["qid"]))[low == high]
-    if len(sure) < len(table):
-        message = (
-            f"The 95 % interval of {len(table) - len(sure)} of {len(table)} pairs spans several "
-            "grades: they are left out. Fewer grades or a longer log leave out less, 'lower' none."
-        )
-        if sure.empty:
-            raise ValueError(message)
-        warn_user(message, ClickDataWarning)
+    frame = nw.from_native(judgments if is_frame(judgments) else pd.DataFrame(), eager_only=True)
+    _refuse_labels(frame)
+    is_of_clicks = {_OF_CLICKS, "relevance"} <= {*frame.columns}
+    described = "Ratings of documents for queries, written by skultr."
+    if is_of_clicks and len(frame):
+        described = _in_words(frame)
+        frame = _rated(frame, described)
+    table = _read(frame, ["relevance"])
+    grade_of = _scale(grades, table, format == "opensearch", not is_of_clicks)
+    table["grade"] = grade_of(table["relevance"])
+    table["text"] = _texts(queries, table["qid"])
     # Several qid may have one text: an engine knows it once.
-    pairs = sure.groupby(["text", "doc"], sort=False)["grade"].max().to_dict()
-    return _FORMATS[format][0](pairs, name)
+    pairs = table.groupby(["text", "doc"], sort=False)["grade"].max().to_dict()
+    return _FORMATS[format][0](pairs, name, described)
+
+
+def _refuse_labels(frame):
+    """Labels to train by say where production put a document: no ranking may be judged by them."""
+    if "label" in frame.columns and "relevance" not in frame.columns:
+        raise ValueError(
+            "judgments has the column 'label' and no 'relevance': labels of relevance_labels are "
+            "to train by, and as judgments they prefer production to better rankings. Compare by "
+            "skultr.serving.click_judgments(log, 'click', propensity=...). For another use, "
+            "rename the column to 'relevance'."
+        )
+
+
+def _rated(frame, described):
+    """The pairs that have a rating."""
+    is_unrated = nw.col("relevance").is_null() | nw.col("relevance").is_nan()
+    found = frame.filter(~is_unrated)
+    if len(found) == 0:
+        raise ValueError(f"No pair is rated. {described} Collect more pages.")
+    return found
+
+
+def _in_words(frame):
+    """What judgments from clicks are, and how much of them is prior, in up to 250 characters."""
+    prior_share = frame[_OF_CLICKS].cast(nw.Float64).to_numpy()
+    is_rated = np.isfinite(prior_share)
+    n_unrated = np.count_nonzero(~is_rated)
+    prior = np.mean(prior_share[is_rated]) if is_rated.any() else 0.0
+    return (
+        f"Judgments from clicks to compare rankings by (skultr click_judgments). Rated pairs: "
+        f"{is_rated.sum():,}. Unrated, with under one examination: {n_unrated:,}. Prior, the mean "
+        f"of the query: {prior:.0%} of a rating on average."
+    )
 
 
 @validate_params(
@@ -265,12 +284,12 @@ def _of_queries(rated, queries):
 
 
 def _read(frame, numbers):
-    """Labels or ratings as a pandas frame, with ids as text."""
+    """Ratings as a pandas frame, with ids as text."""
     missing = [column for column in ("qid", "doc", *numbers) if column not in frame.columns]
     if missing or not len(frame):
         raise ValueError(
-            f"labels has no {'column ' + missing[0] if missing else 'rows'}; expected the table "
-            "of relevance_labels(..., interval=True), or qid, doc and relevance."
+            f"judgments has no {'column ' + missing[0] if missing else 'rows'}; expected the "
+            "table of click_judgments, or the columns qid, doc and relevance."
         )
     columns = {}
     for role in ("qid", "doc"):
@@ -283,12 +302,12 @@ def _read(frame, numbers):
 
 
 def _check_pairs(table, numbers):
-    """Raise a ValueError that shows the first pair of each fault of labels or ratings."""
+    """Raise a ValueError that shows the first pair of each fault of ratings."""
     pairs = table[["qid", "doc"]]
-    # A pair with two grades has none, and no grade follows from a label that is none.
+    # A pair with two grades has none, and no grade follows from a rating that is none.
     faults = {
         "pairs are there twice": pairs.duplicated(),
-        "labels are not finite": ~np.isfinite(table[numbers]).all(axis=1),
+        "ratings are not finite": ~np.isfinite(table[numbers]).all(axis=1),
     }
     for what, wrong in faults.items():
         if wrong.any():
@@ -297,26 +316,27 @@ def _check_pairs(table, numbers):
 
 
 def _scale(grades, table, may_have_decimals, is_human):
-    """A function from labels to grades."""
+    """A function from ratings to grades."""
     if grades is None and is_human:
         return np.asarray
-    highest = table.groupby("qid")["label"].max()
+    highest = table.groupby("qid")["relevance"].max()
     best = highest.quantile(BEST_DOCUMENTS.value) or np.inf  # no clicks: grade 0
     if grades is None and may_have_decimals:
-        # The grade g whose gain 2^g - 1, at most 7, is proportional to the label.
-        return lambda label: np.log2(1 + 7 * np.clip(label / best, 0, 1)).round(3)
+        # The grade g whose gain 2^g - 1 is proportional to the rating, 7 for the best documents.
+        # Not cut there: noisy ratings are above it more often, and would be lower on average.
+        return lambda rating: np.log2(1 + 7 * rating / best).round(3)
     limits, values = _limits((0, 1, 2, 3) if grades is None else grades, best)
 
-    def grade_of(label):
-        # A label on a limit has the grade that begins there.
-        number = np.searchsorted(limits, label, side="right") - 1
+    def grade_of(rating):
+        # A rating on a limit has the grade that begins there.
+        number = np.searchsorted(limits, rating, side="right") - 1
         return values[np.maximum(number, 0)]  # what lies below all limits has the first grade
 
     return grade_of
 
 
 def _limits(given, best):
-    """The lowest label of each grade, and the grades; the best documents have the last."""
+    """The lowest rating of each grade, and the grades; the best documents have the last."""
     if isinstance(given, Mapping):
         limits = np.array(sorted(given), dtype=float)
         given = [given[limit] for limit in sorted(given)]
@@ -358,7 +378,7 @@ def _texts(queries, qid):
 
 
 # Formats ------------------------------------------------------------------------------
-def _opensearch(pairs, name):
+def _opensearch(pairs, name, described):
     if not 0 < len(name) <= 50 or set(name) & set('"\\<>'):
         raise ValueError(
             f'name is {name!r}; OpenSearch expects 1 to 50 characters, none of " \\ < >.'
@@ -369,7 +389,7 @@ def _opensearch(pairs, name):
         ratings.setdefault(query, []).append({"docId": doc, "rating": rating})
     body = {
         "name": name,
-        "description": "Ratings of documents for queries, written by skultr.",
+        "description": described,
         "type": "IMPORT_JUDGMENT",
         "judgmentRatings": [{"query": query, "ratings": each} for query, each in ratings.items()],
     }
@@ -388,7 +408,7 @@ def _from_opensearch(text):
     ]
 
 
-def _quepid(pairs, name):
+def _quepid(pairs, name, described):
     def field(text):  # csv.writer leaves "\r" unquoted where lines end in "\n"
         if not set(text) & set(',"\r\n'):
             return text
@@ -409,7 +429,7 @@ def _from_quepid(text):
     return [(row["query"], row["docid"], row["rating"]) for row in rows]
 
 
-def _trec(pairs, name):
+def _trec(pairs, name, described):
     for ids, grade in pairs.items():
         # Fields are separated by white space, and nothing quotes them.
         split = [id_ for id_ in ids if id_.split() != [id_]]

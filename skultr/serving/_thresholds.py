@@ -6,8 +6,8 @@ from .._base._threshold import Threshold
 
 BEST_DOCUMENTS = Threshold(
     0.95,
-    "quantile, over queries, of the highest label of a query that has the highest grade",
-    "the largest labels of all are of a few clicks by chance",
+    "quantile, over queries, of the highest rating of a query that has the highest grade",
+    "the largest ratings of all are of a few clicks by chance",
     "choice",
 )
 FEWEST_EXAMINATIONS = Threshold(

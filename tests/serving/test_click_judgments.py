@@ -6,6 +6,7 @@ import polars as pl
 import pytest
 
 from skultr.click_models import UBMModel
+from skultr.evaluation import compare_rankers
 from skultr.metrics import ndcg_score
 from skultr.propensity import RegressionEMPropensity, relevance_labels
 from skultr.serving import click_judgments
@@ -62,6 +63,33 @@ def test_the_best_possible_ranking_beats_production_and_labels_to_train_by_say_t
     labels = relevance_labels(log, "click", propensity=CURVE, interval=True)
     assert gained(judged, judged["relevance"], *rankings) > 0.03
     assert gained(labels, labels["lower"], *rankings) < -0.03
+
+
+@pytest.mark.parametrize("noise", [0.3, 3.0])
+def test_the_better_of_production_and_a_rival_wins_or_nobody_does(noise):
+    """Rivals that know nothing of production: much better than it, and much worse."""
+    log, relevance, production = shop(n_queries=200, n_sessions=10_000)
+    rng = np.random.default_rng(1)
+    rival = np.log(relevance) + noise * rng.normal(size=relevance.shape)
+
+    def verdict(table):
+        places = table["qid"].to_numpy(), table["doc"].to_numpy()
+        X = table[["qid", "doc", "relevance"]]
+        X = X.assign(rival=rival[places], production=production[places])
+        names = {"rival": "rival", "production": "production"}
+        found = compare_rankers(
+            names, X, k=5, gain="linear", baseline="production", n_resamples=499, random_state=0
+        )
+        return found.table["verdict"].item()
+
+    judged = click_judgments(log, "click", propensity=CURVE)
+    labels = relevance_labels(log, "click", propensity=CURVE, interval=True)
+    qid, doc = (each.ravel() for each in np.indices(relevance.shape))
+    truth = pd.DataFrame({"qid": qid, "doc": doc, "relevance": relevance.ravel()})
+    expected = "better" if noise < 1 else "worse"
+    assert verdict(truth) == verdict(judged) == expected
+    # By labels to train by production wins against the better one, too.
+    assert verdict(labels.rename(columns={"label": "relevance"})) == "worse"
 
 
 def test_ratings_are_unbiased_and_stay_so_where_users_trust_the_order():

@@ -22,18 +22,16 @@ DOCS = ["B,01", 'say "x"', "#7", "ü\rv", "plain"]
 
 
 def table(**columns):
-    """Labels of one query; the best label is 0.7, so that limits are 0.05, 0.2 and 0.5."""
-    label = np.array([0.7, 0.3, 0.1, 0.01])
-    lower, upper = label * [0.8, 0.5, 0.8, 0.5], label * [1.2, 1.2, 1.2, 2.0]
-    given = {"qid": "q", "doc": ["a", "b", "c", "d"], "label": label}
-    return pd.DataFrame({**given, "lower": lower, "upper": upper, **columns})
+    """Judgments from clicks; the best rating is 0.7, so that limits are 0.05, 0.2 and 0.5."""
+    given = {"qid": "q", "doc": ["a", "b", "c", "d"], "relevance": [0.7, 0.3, 0.1, 0.01]}
+    return pd.DataFrame({**given, "prior_share": 0.1, **columns})
 
 
 def hostile():
     n = len(QUERIES)
-    label = np.repeat(np.linspace(0.1, 0.9, n), len(DOCS))
+    rating = np.repeat(np.linspace(0.1, 0.9, n), len(DOCS))
     ids = {"qid": np.repeat(QUERIES, len(DOCS)), "doc": np.tile(DOCS, n)}
-    return pd.DataFrame({**ids, "label": label, "lower": label, "upper": label})
+    return pd.DataFrame({**ids, "relevance": rating, "prior_share": 0.1})
 
 
 def read_opensearch(text):
@@ -69,16 +67,41 @@ READERS = {"opensearch": read_opensearch, "quepid": read_quepid, "trec": read_tr
 
 @pytest.mark.parametrize("frame", [pd.DataFrame, pl.from_pandas])
 @pytest.mark.parametrize("kind", READERS)
-def test_grades_by_interval(kind, frame):
-    def export(interval):
-        text = export_judgments(frame(table()), kind, grades=(0, 1, 2, 3), interval=interval)
-        pairs = READERS[kind](text)
+def test_grades_of_rated_pairs(kind, frame):
+    unrated = {"relevance": [0.7, np.nan, 0.1, 0.01], "prior_share": [0.1, np.nan, 0.5, 0.5]}
+
+    def export(judged):
+        pairs = READERS[kind](export_judgments(frame(judged), kind, grades=(0, 1, 2, 3)))
         return {doc: grade for (_, doc), grade in pairs.items()}
 
-    assert export("lower") == {"a": 3, "b": 1, "c": 1, "d": 0}
-    assert export("ignore") == {"a": 3, "b": 2, "c": 1, "d": 0}
-    with pytest.warns(ClickDataWarning, match=r"interval of 1 of 4 pairs spans"):
-        assert export("within") == {"a": 3, "c": 1, "d": 0}
+    assert export(table()) == {"a": 3, "b": 2, "c": 1, "d": 0}
+    assert export(table(**unrated)) == {"a": 3, "c": 1, "d": 0}
+
+
+def test_opensearch_is_told_what_judgments_are_and_how_much_is_prior():
+    unrated = {"relevance": [0.7, np.nan, 0.1, 0.01], "prior_share": [0.1, np.nan, 0.3, 0.5]}
+    said = json.loads(export_judgments(table(**unrated), "opensearch"))["description"]
+    assert said == (
+        "Judgments from clicks to compare rankings by (skultr click_judgments). Rated pairs: 3. "
+        "Unrated, with under one examination: 1. Prior, the mean of the query: 30% of a rating on "
+        "average."
+    )
+    of_people = json.loads(export_judgments(human(), "opensearch"))["description"]
+    assert of_people == "Ratings of documents for queries, written by skultr."
+
+
+def test_no_pair_is_rated():
+    with pytest.raises(ValueError, match=r"No pair is rated.*Unrated, .*: 4\."):
+        export_judgments(table(relevance=np.nan, prior_share=np.nan), "quepid")
+
+
+@pytest.mark.parametrize("kind", READERS)
+def test_labels_to_train_by_are_refused_until_they_are_renamed(kind):
+    labels = table().rename(columns={"relevance": "label"}).assign(lower=0.1, upper=0.9)
+    with pytest.raises(ValueError, match=r"to train by.*click_judgments.*rename"):
+        export_judgments(labels, kind)
+    renamed = labels.rename(columns={"label": "relevance"})
+    assert len(READERS[kind](export_judgments(renamed, kind, grades=(0, 1, 2, 3)))) == 4
 
 
 @pytest.mark.parametrize("kind", ["opensearch", "quepid"])
@@ -88,7 +111,7 @@ def test_hostile_ids_come_back(kind):
     found = READERS[kind](text)
     assert list(found) == list(zip(labels["qid"], labels["doc"], strict=True))
     assert min(found.values()) > 0
-    assert max(found.values()) == 3
+    assert max(found.values()) >= 3
 
 
 def test_trec_refuses_white_space_and_takes_numbered_topics():
@@ -108,49 +131,56 @@ def test_choice_of_grades():
     def export(grades, **columns):
         return [*read_quepid(export_judgments(table(**columns), "quepid", grades=grades)).values()]
 
-    assert export((0, 1, 10, 100)) == [100, 1, 1, 0]
-    assert export([0, 1]) == [1, 0, 0, 0]  # one limit, at half of the best label
+    assert export((0, 1, 10, 100)) == [100, 10, 1, 0]
+    assert export([0, 1]) == [1, 0, 0, 0]  # one limit, at half of the best rating
     assert export({0: 0, 0.005: 0.5, 0.5: 1}) == [1, 0.5, 0.5, 0.5]
     # A grade does not depend on the query: that of a query whose best document is poor is low.
     assert export((0, 1, 2, 3), qid=["q", "q", "q", "poor"])[3] == 0
-    assert export((0, 1, 2, 3), label=0.0, lower=0.0, upper=0.0) == [0] * 4
+    assert export((0, 1, 2, 3), relevance=0.0) == [0] * 4
     for grades in [(1,), (), (0, 0, 1), (2, 1), (0, np.nan), {}]:
         with pytest.raises(ValueError, match="two or more that rise"):
             export(grades)
     with pytest.raises(ValueError, match=r"limits .*nan.*; expected numbers"):
         export({0: 0, np.nan: 1})
-    assert export({0.1: 4, 0.2: 5}) == [5, 4, 4, 4]  # below all limits: the first grade
+    assert export({0.1: 4, 0.2: 5}) == [5, 5, 4, 4]  # below all limits: the first grade
 
 
 def test_ratings_of_opensearch_are_not_rounded():
-    label = np.array([0.6, 0.3, 0.0, 0.15])
-    text = export_judgments(table(lower=label), "opensearch")
+    rating = np.array([0.7, 0.6, 0.0, 0.15])
+    text = export_judgments(table(relevance=rating), "opensearch")
     assert '"rating": "2.807"' in text  # log2(1 + 7 * 0.6 / 0.7): three decimals, as COEC's
     found = read_opensearch(text)
     gain = 2 ** np.array([*found.values()]) - 1
-    np.testing.assert_allclose(gain, 7 * label / 0.7, atol=5e-3)  # the best label is 0.7
-    above = read_opensearch(export_judgments(table(lower=0.9), "opensearch"))
-    assert set(above.values()) == {3}
+    np.testing.assert_allclose(gain, 7 * rating / 0.7, atol=5e-3)  # the best is 0.7
+
+
+def test_ratings_above_those_of_most_best_documents_are_not_cut():
+    rating = np.append(np.full(40, 0.7), 1.4)
+    text = export_judgments(table(qid=range(41), doc="a", relevance=rating)[:], "opensearch")
+    found = [*read_opensearch(text).values()]
+    assert found[0] == 3
+    assert found[-1] == pytest.approx(np.log2(15), abs=5e-4)
 
 
 def test_limits_lie_halfway_between_gains():
-    """Gains 0, 1, 3 and 7 for the best label, 0.7: the limits are 0.05, 0.2 and 0.5."""
-    label = np.array([0.7, 0.501, 0.499, 0.201, 0.199, 0.051, 0.049])
-    labels = pd.DataFrame({"qid": "q", "doc": range(7), "label": label})
-    text = export_judgments(labels, "quepid", grades=(0, 1, 2, 3), interval="ignore")
+    """Gains 0, 1, 3 and 7 for the best rating, 0.7: the limits are 0.05, 0.2 and 0.5."""
+    rating = np.array([0.7, 0.501, 0.499, 0.201, 0.199, 0.051, 0.049])
+    judged = pd.DataFrame({"qid": "q", "doc": range(7), "relevance": rating, "prior_share": 0})
+    text = export_judgments(judged, "quepid", grades=(0, 1, 2, 3))
     assert [*read_quepid(text).values()] == [3, 3, 2, 2, 1, 1, 0]
 
 
-def test_gain_of_ndcg_is_proportional_to_the_label():
+def test_gain_of_ndcg_is_proportional_to_the_rating():
     grade = np.arange(5)
-    labels = pd.DataFrame({"qid": "q", "doc": grade, "label": 0.4 * (2.0**grade - 1) / 15})
-    found = read_quepid(export_judgments(labels, "quepid", grades=grade, interval="ignore"))
+    rating = 0.4 * (2.0**grade - 1) / 15
+    judged = table(doc=grade, relevance=rating)
+    found = read_quepid(export_judgments(judged, "quepid", grades=grade))
     assert [*found.values()] == [0, 1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame, lambda of: of])
 def test_texts_of_queries(frame):
-    labels = pd.concat([table(), table(qid="r", lower=0.6, upper=0.7)])
+    labels = pd.concat([table(), table(qid="r", relevance=0.6)])
     as_typed = {"qid": ["q", "r", "s"], "user_query": ["USB hub", "usb Hub!", "other"]}
     if frame(as_typed) is as_typed:
         as_typed = dict(zip(*as_typed.values(), strict=True))
@@ -159,7 +189,7 @@ def test_texts_of_queries(frame):
 
 
 def test_several_qid_of_one_text():
-    labels = pd.concat([table(), table(qid="filtered", lower=[0.0, 0.6, 0.0, 0.0])])
+    labels = pd.concat([table(), table(qid="filtered", relevance=[0.0, 0.6, 0.0, 0.0])])
     same = {"q": "usb", "filtered": "usb"}
     found = read_quepid(export_judgments(labels, "quepid", queries=same))
     assert found == {("usb", "a"): 3, ("usb", "b"): 3, ("usb", "c"): 1, ("usb", "d"): 0}
@@ -182,14 +212,17 @@ def test_ids_that_are_numbers():
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
-        (table().drop(columns="lower"), r"no column lower.*relevance_labels"),
+        (table().drop(columns="relevance"), r"no column relevance.*click_judgments"),
         (table().drop(columns="doc"), "no column doc"),
         (table().to_numpy(), "no column qid"),
         (table()[:0], "no rows"),
-        (table(label=[0.7, np.inf, 0.1, 0.0]), r"1 labels are not finite, such as \('q', 'b'\)"),
         (
-            table(lower=[0.7, 0.1, np.nan, np.nan]),
-            r"2 labels are not finite, such as \('q', 'c'\)",
+            table(relevance=[0.7, np.inf, 0.1, 0.0]),
+            r"1 ratings are not finite, such as \('q', 'b'\)",
+        ),
+        (
+            table(relevance=[0.7, 0.1, np.nan, np.nan]).drop(columns="prior_share"),
+            r"2 ratings are not finite, such as \('q', 'c'\)",
         ),
         (table(doc=["a", "b", "b", "d"]), r"1 pairs are there twice, such as \('q', 'b'\)"),
         (table(doc=["a", "b", "", "d"]), "doc holds ''"),
@@ -200,16 +233,6 @@ def test_ids_that_are_numbers():
 def test_labels_that_cannot_be_judgments(labels, message):
     with pytest.raises(ValueError, match=message):
         export_judgments(labels, "opensearch")
-
-
-def test_no_pair_is_sure():
-    with pytest.raises(ValueError, match=r"4 of 4 pairs spans.*'lower' none"):
-        export_judgments(table(lower=0.0, upper=1.0), "opensearch", interval="within")
-
-
-def test_labels_without_intervals():
-    labels = table().drop(columns=["lower", "upper"])
-    assert len(read_quepid(export_judgments(labels, "quepid", interval="ignore"))) == 4
 
 
 @pytest.mark.parametrize("name", ["", "x" * 51, 'shop "A"', "a\\b", "<b>"])
@@ -223,7 +246,7 @@ def test_name():
     assert body["name"] == "clicks of May, größer"
 
 
-@pytest.mark.parametrize("wrong", [{"format": "csv"}, {"grades": 3}, {"interval": "upper"}])
+@pytest.mark.parametrize("wrong", [{"format": "csv"}, {"grades": 3}, {"name": 3}])
 def test_arguments_are_checked(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):
         export_judgments(table(), **{"format": "trec", **wrong})
@@ -246,7 +269,11 @@ def test_what_was_written_is_read_and_written_again(kind, grades):
     text = export_judgments(hostile(), kind, grades=grades)
     judged = read_judgments(text, kind)
     assert pairs_of(judged) == READERS[kind](text)
-    assert export_judgments(judged, kind) == text
+    again = export_judgments(judged, kind)
+    if kind == "opensearch":
+        # What a file was made of is known to its writer alone.
+        again, text = (json.loads(each)["judgmentRatings"] for each in (again, text))
+    assert again == text
     assert judged.dtypes["relevance"] == np.float64
 
 
@@ -374,7 +401,7 @@ def test_damaged_texts_are_one_sentence(kind, text, message):
 @pytest.mark.parametrize("rating", ["inf", "1e999"])
 def test_ratings_are_finite(rating):
     with pytest.raises(
-        ValueError, match=r"labels are not finite, such as \('q', 'b'\)|Unable to parse"
+        ValueError, match=r"ratings are not finite, such as \('q', 'b'\)|Unable to parse"
     ):
         read_judgments(f"q 0 a 1\nq 0 b {rating}\n", "trec")
 

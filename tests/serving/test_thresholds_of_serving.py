@@ -19,8 +19,8 @@ ON_BOTH_SIDES = pytest.mark.parametrize("is_beyond", [False, True])
 
 
 def test_the_best_documents_are_those_of_one_query_in_twenty():
-    labels = pd.DataFrame({"qid": np.arange(21), "label": np.arange(21.0)})
-    grade_of = _scale(None, labels, True, False)
+    judged = pd.DataFrame({"qid": np.arange(21), "relevance": np.arange(21.0)})
+    grade_of = _scale(None, judged, True, False)
     assert grade_of(19.0) == 3
     assert grade_of(18.9) < 3
 
