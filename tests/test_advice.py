@@ -23,7 +23,11 @@ from skultr._log import _faults
 from skultr._log._faults import FAULTS, Fault
 from skultr._log._units import UNITS
 
-from . import _advice_of_models, _advice_of_values  # noqa: F401 (add their cases)
+from . import (  # add their cases
+    _advice_of_judgments,  # noqa: F401
+    _advice_of_models,  # noqa: F401
+    _advice_of_values,  # noqa: F401
+)
 from ._advice_cases import CASES, CLICKS, USERS, fit
 
 PACKAGE = Path(skultr.__file__).parent

@@ -1,0 +1,89 @@
+"""More cases of ``test_advice.py``: judgments beside clicks, in training and in comparisons."""
+
+import numpy as np
+
+from skultr.evaluation import compare_judgments
+from skultr.rankers import EnsembleRanker
+from skultr.serving import click_judgments
+
+from ._advice_cases import CURVE, LOG, N_DOCS, X, case, ranker
+
+#: What people said of the documents of most queries.
+PAIRS = LOG[["qid", "doc"]].drop_duplicates(ignore_index=True)
+PEOPLE = PAIRS.assign(relevance=PAIRS["doc"] % 3)
+BOTH = {"people": PEOPLE, "model": PAIRS.assign(relevance=PAIRS["doc"] % 2)}
+#: Documents of the log, and one that it never showed.
+UNSHOWN = PEOPLE.iloc[:1].assign(doc=N_DOCS)
+
+
+def taught(judgments):
+    return EnsembleRanker([("naive", ranker())], random_state=0).fit(
+        LOG, "click", judgments=judgments
+    )
+
+
+def compared(**given):
+    return compare_judgments(BOTH, X, LOG["click"], propensity=CURVE, n_resamples=9, **given)
+
+
+# In training ------------------------------------------------------------------------------
+TWICE = PEOPLE.merge(PEOPLE.assign(relevance=1), how="outer")
+case(
+    ("of qid and doc with several grades", "Choose a judge, or take means"),
+    lambda: taught(TWICE),
+    lambda: taught(PEOPLE),
+    lambda: taught(TWICE.groupby(["qid", "doc"], as_index=False)["relevance"].mean()),
+)
+ELSEWHERE = PEOPLE.assign(qid=PEOPLE["qid"] + 1000)
+case(
+    ("of qid and doc is in the log, such as", "Give both the same ids"),
+    lambda: taught(ELSEWHERE),
+    lambda: taught(PEOPLE),
+    lambda: taught(ELSEWHERE.assign(a=ELSEWHERE["doc"] * 1.0, b=0.0)),
+)
+case(
+    ("are neither in the log nor in documents=", "or as columns of judgments"),
+    lambda: taught(PEOPLE.merge(UNSHOWN, how="outer")),
+    lambda: taught(PEOPLE.merge(UNSHOWN, how="outer").assign(a=PEOPLE["doc"] * 1.0, b=0.0)),
+)
+case(
+    ("Queries of judgments with features and with documents of different", "Judge more queries"),
+    lambda: taught(PEOPLE[PEOPLE["qid"] < 3]),
+    lambda: taught(PEOPLE),
+    lambda: taught(None),
+)
+
+# In comparisons ---------------------------------------------------------------------------
+case(
+    ("baseline=", "is none of the judgments; expected one of"),
+    lambda: compared(baseline="nobody"),
+    lambda: compared(baseline="people"),
+)
+case(
+    ("names a column of X, which is no frame here", "expected a mapping from qid to kind"),
+    lambda: compare_judgments(BOTH, by="kind", n_resamples=9),
+    lambda: compare_judgments(BOTH, by=dict.fromkeys(PAIRS["qid"], "all"), n_resamples=9),
+)
+KINDS = X.assign(outcome_kind=np.arange(len(X)) % 2)
+case(
+    ("is missing or has several values in the query", "expected one value in all rows of a query"),
+    lambda: compare_judgments(
+        BOTH, KINDS, LOG["click"], propensity=CURVE, by="outcome_kind", n_resamples=9
+    ),
+    lambda: compare_judgments(
+        BOTH,
+        KINDS.assign(outcome_kind=KINDS["qid"] % 2),
+        LOG["click"],
+        propensity=CURVE,
+        by="outcome_kind",
+        n_resamples=9,
+    ),
+)
+
+# From clicks ------------------------------------------------------------------------------
+BOUGHT = X.assign(outcome_bought=1.0, click=LOG["click"])
+case(
+    ("y is another outcome than the click, and", "relevance_labels takes other outcomes"),
+    lambda: click_judgments(BOUGHT, "outcome_bought", propensity=CURVE),
+    lambda: click_judgments(BOUGHT, "click", propensity=CURVE),
+)
