@@ -37,7 +37,7 @@ UNCONFIRMED = Threshold(
 SHARE_OF_JUDGED = Threshold(
     0.5,
     "weight of the member that learns from judgments before clicks and judgments are seen",
-    "of a quarter to three fifths, a half was best with right judgments and lost least with wrong",
+    "of two to three fifths, a half was best with right judgments, and as good with wrong ones",
     "judged",
 )
 MOST = Threshold(
