@@ -114,7 +114,9 @@ def relevance_labels(
     interval : bool, default=False
         Make ``label`` the posterior mean, and add its 95 % interval. A document with few clicks
         is then about as relevant as others of its query that were shown as high: the prior mean
-        depends on the place in the logged ranking, and on the query (see Notes).
+        depends on the place in the logged ranking, and on the query (see Notes). Such labels are
+        to rank and train by. To compare rankings by, they prefer production to better ones: use
+        :func:`~skultr.serving.click_judgments`.
     cluster : array-like of shape (n_rows,) or str, default=None
         Impressions that depend on each other, such as those of one user: one value per row, or the
         name of a column of X. It makes intervals wider, and labels move less: clicks and
