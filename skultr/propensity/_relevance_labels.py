@@ -116,7 +116,9 @@ def relevance_labels(
     interval : bool, default=False
         Whether ``label`` is the posterior mean, with its 95 % interval. A document with few clicks
         then gets about the label of others of its query that were shown as high: the prior mean
-        depends on the place in the logged ranking, and on the query (see Notes).
+        depends on the place in the logged ranking, and on the query (see Notes). Such labels are
+        to rank and train by. To compare rankings by, they prefer production to better ones: use
+        :func:`~skultr.serving.click_judgments`.
     cluster : array-like of shape (n_rows,) or str, default=None
         Groups of impressions that depend on each other, such as those of one user: one value per
         row, or the name of a column of X. Intervals get wider, and few clicks move labels less:
