@@ -138,7 +138,9 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
 
         - ``weight``: these sum to 1.
         - ``standard_error``: that of the weight, over queries; NaN where the weight is 0 or not
-          estimated.
+          estimated. It shrinks as a weight :math:`w` grows. Whether the weight may be 0, tell from
+          its odds: :math:`w (1 - w)` over ``standard_error`` is their distance from 0 in standard
+          errors.
         - ``loss``: the cross-fitted loss of the member alone, in nats per click. Its scores are
           rescaled to fit best, with free effects of bias factors. NaN if no weights are learned.
         - ``center``: the mean of its scores over the documents of the log, each once in its
@@ -190,6 +192,12 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
     others follow in the order of production. If you have no score of production, rank only the
     candidates that it would show. An exported model ranks all: let the engine rescore the first
     ``depth_``.
+
+    *Exactness.* Weights are as exact as the documents and queries of the log are many: more clicks
+    on the same documents hardly help. They are inexact where production hardly changes its order:
+    what its score explains within a position is then little, and even a useless score may keep a
+    part of the weight. It loses this part as queries become many, and sooner where the order
+    varies.
 
     *Scales.* Held-out clicks choose the weights for scores that are standardised within each
     query; ``predict`` has one scale for all queries, the median of their standard deviations.
