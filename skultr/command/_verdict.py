@@ -68,8 +68,8 @@ _WHAT_THEY_ARE = (
     "is not to be trained by them: `relevance_labels` makes labels for that."
 )
 _HOW_FAR_THEY_GO = (
-    "They decide only between rankings that differ enough: ratings are noisy, and show about half "
-    "of a true difference. Compare by nDCG on the judged documents alone, with an interval "
+    "They decide only between rankings that differ enough: ratings are noisy, and show less than "
+    "the true difference. Compare by nDCG on the judged documents alone, with an interval "
     "(`skultr.evaluation.compare_rankers`). Where it cannot tell, "
     "`skultr.evaluation.policy_difference` on this log, or an experiment, decides."
 )

@@ -101,13 +101,12 @@ def click_judgments(
     put on top, and ratings of rarely shown documents would be too high.
 
     *They decide only large differences.* Of 408 pairs of rankings of 48 simulated logs
-    :func:`~skultr.evaluation.compare_rankers` decided 57 %, and was right in 97 % of these (COEC:
-    85 %, click rates: 67 %, labels: 70 %; ``python -m benchmarks studies/judgments --only
-    yardstick``).
-    Versions of one ranker were never confused. Production chose which documents are rated: with
-    50 examinations per document weak production lost against slightly worse rivals. Where it
-    "cannot tell", or production is compared with a rival and the difference is small, ask
-    :func:`~skultr.evaluation.policy_difference`, or an experiment.
+    :func:`~skultr.evaluation.compare_rankers` decided 56 %, and was right in 98 % of these (COEC:
+    85 %, click rates: 67 %, labels: 70 %; ``benchmarks/studies/judgments.py``). Versions of one
+    ranker were never confused. Production chose which documents are rated, among which it orders
+    less well: it may lose against slightly worse rivals. Where the verdict is "cannot tell", or
+    production and a rival differ little, ask :func:`~skultr.evaluation.policy_difference`, or an
+    experiment.
 
     Examples
     --------
