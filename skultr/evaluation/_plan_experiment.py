@@ -593,13 +593,8 @@ class RankingTest:
         expected = squares @ (apart + variance)
         spread = squares**2 @ (2 * variance**2 + 4 * apart * variance) / max(expected**2, TINY)
         half = self._quantile * np.sqrt(expected * self._n / (self._n - 1))
-        mean_half = half * (1 - spread / 8)  # of the root of a variable of this spread
-        if not is_seen:
-            return mean_half, np.inf
-        # Quantile of a sum of squares by Wilson and Hilferty: its cube root is nearly normal.
-        # A plan promises what 95 % of experiments reach: the normal quantile 1.6449.
-        high = (1 - spread / 9 + 1.6449 * np.sqrt(spread) / 3) ** 1.5
-        return mean_half, half * high
+        mean, high = _root_of_squares(spread)
+        return half * mean, half * high if is_seen else np.inf
 
     def alone(self, half_width: float) -> float:
         """Sessions of an A/B test whose mean clicks per page are compared."""
@@ -625,6 +620,17 @@ class RankingTest:
         cost = ((self.lost + 1e-3 * self.clicks) * splits).sum(axis=2)
         variance *= sessions * self.clicks / variance.mean(axis=0).sum()
         return lambda price: splits[(cost + price * variance).argmin(axis=0), range(self._n)]
+
+
+def _root_of_squares(spread):
+    """Mean, and 95 % quantile, of the root of a sum of squares of normal deviations, relative to
+    the root of its mean; ``spread`` is the variance of the sum over its squared mean."""
+    # The second order of the root around the mean.
+    mean = 1 - spread / 8
+    # Quantile of a sum of squares by Wilson and Hilferty: its cube root is nearly normal.
+    # A plan promises what 95 % of experiments reach: the normal quantile 1.6449.
+    high = (1 - spread / 9 + 1.6449 * np.sqrt(spread) / 3) ** 1.5
+    return mean, high
 
 
 def read_model(log, k, propensity):

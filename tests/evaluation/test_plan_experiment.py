@@ -6,10 +6,12 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from scipy import stats
 
 from skultr import ClickDataset
 from skultr.datasets import make_ltr
 from skultr.evaluation import plan_experiment, policy_difference
+from skultr.evaluation._plan_experiment import _root_of_squares
 from skultr.propensity import InterventionHarvesting, RandomizedPropensity
 from skultr.simulation import MixturePolicy, PositionBasedUser, production_scores, simulate_clicks
 
@@ -342,3 +344,14 @@ def test_policies_and_texts():
         plan.policy(DOCUMENTS["qid"], MixturePolicy())
     with pytest.raises(ValueError, match="3 weights, but scores has 2 columns"):
         _served(plan, log, clicks, 0, SCORES)
+
+
+@pytest.mark.parametrize("n_squares", [5, 20, 100])
+def test_half_widths_are_roots_of_sums_of_squares(n_squares):
+    """As many equal squares have the chi distribution, whose root of the mean is √n."""
+    chi = stats.chi(n_squares, scale=n_squares**-0.5)
+    mean, high = _root_of_squares(2 / n_squares)
+    # Of the third order: the approximations are off by less than a quarter of the spread squared.
+    off = (2 / n_squares) ** 2 / 4
+    assert mean == pytest.approx(chi.mean(), abs=off)
+    assert high == pytest.approx(chi.ppf(0.95), abs=off)
