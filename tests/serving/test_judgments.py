@@ -464,7 +464,9 @@ def test_judgments_of_the_workbench_itself():
     assert judged["qid"].nunique() == 150
     again = json.loads(export_judgments(judged, "opensearch"))
     assert again["judgmentRatings"] == json.loads(text)["judgmentRatings"]
-    log, report = read_ubi(Path(SAMPLE, "ubi_queries_events.ndjson"))
+    # A demo shop is in the file, too, whose clicks lack their queries: tests/datasets/test_ubi.py.
+    with pytest.warns(ClickDataWarning, match="could not be used"):
+        log, report = read_ubi(Path(SAMPLE, "ubi_queries_events.ndjson"))
     with pytest.warns(ClickDataWarning, match="of 150 queries of the judgments"):
         judged = read_judgments(text, "opensearch", queries=report.queries)
     pairs = log[["qid", "doc"]].astype(str).drop_duplicates().merge(judged, on=["qid", "doc"])
