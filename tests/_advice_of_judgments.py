@@ -1,10 +1,13 @@
 """More cases of ``test_advice.py``: judgments beside clicks, in training and in comparisons."""
 
+import io
+
 import numpy as np
+import pandas as pd
 
 from skultr.evaluation import compare_judgments
 from skultr.rankers import EnsembleRanker
-from skultr.serving import click_judgments
+from skultr.serving import click_judgments, read_judgments
 
 from ._advice_cases import CURVE, LOG, N_DOCS, X, case, ranker
 
@@ -86,4 +89,20 @@ case(
     ("y is another outcome than the click, and", "relevance_labels takes other outcomes"),
     lambda: click_judgments(BOUGHT, "outcome_bought", propensity=CURVE),
     lambda: click_judgments(BOUGHT, "click", propensity=CURVE),
+)
+
+# From files -------------------------------------------------------------------------------
+BOOK = "query,docid,Ann,Bob\nred tent,B01,3,2\nred tent,B02,0,1\n"
+ANN = pd.read_csv(io.StringIO(BOOK), dtype=str, keep_default_na=False)
+case(
+    ("it has no column 'rating', and", "as a book of Quepid has for its raters"),
+    lambda: read_judgments(BOOK, "quepid"),
+    lambda: read_judgments(ANN.rename(columns={"Ann": "rating"}).to_csv(index=False), "quepid"),
+)
+LISTED = "3 qid:12 # B01 red tent\n1 qid:13 # B03 mat\n"
+case(
+    ("may be that of the query, or a title", "read its CSV with format='quepid'"),
+    lambda: read_judgments(LISTED, "ranklib"),
+    lambda: read_judgments("query,docid,rating\nred tent,B01,3\nmat,B03,1\n", format="quepid"),
+    lambda: read_judgments(f"# qid:12: red tent\n# qid:13: mat\n{LISTED}", "ranklib"),
 )

@@ -172,9 +172,13 @@ def read_judgments(
         What OpenSearch's Search Relevance Workbench imports, or what
         ``GET _plugins/_search_relevance/judgments/ID`` returns (JSON; ratings are text or
         numbers); qrels of TREC ``qid 0 docno grade``; or CSV whose first line names the columns
-        ``query``, ``docid`` and ``rating``, as Quepid exports it; or the judgement list of
-        RankLib and the LTR plugins, ``grade qid:1 # docid title``, with or without features,
-        where lines ``# qid:1: text`` name the queries. Other fields and columns are ignored.
+        ``query``, ``docid`` and ``rating``, as Quepid exports a case (the space that it puts
+        before ``-``, ``=``, ``+`` or ``@`` is removed); or the judgement list of RankLib and the
+        LTR plugins, ``grade qid:1 # docid title``, with or without features. There lines
+        ``# qid:1: text`` name the queries. Without any, a text after the documents that is the
+        same for all documents of each query, and another for each query, is taken for the query,
+        as Quepid exports it for LTR: titles differ between documents. Otherwise the number is the
+        query. Other fields and columns are ignored.
     queries : mapping or DataFrame, default=None
         As for :func:`export_judgments`: the text of each ``qid`` of the log, such as
         ``report.queries`` of :func:`~skultr.datasets.read_ubi`. Texts are compared in lower case
@@ -192,12 +196,15 @@ def read_judgments(
     ------
     ValueError
         If the text is not of this format or damaged, a pair has two ratings, or no pair is rated.
+        If it is a book of Quepid, with a column for each rater: the message has the code that
+        reads one of them.
 
     Warns
     -----
     ClickDataWarning
         If pairs without a rating, or with a negative one (not judged, in qrels), are left out, or
-        queries that are not in ``queries``.
+        queries that are not in ``queries``. If a list of OpenSearch is not completed. If texts in
+        a judgement list may be queries or titles, or only some queries have a text.
 
     See Also
     --------
@@ -401,11 +408,27 @@ def _from_opensearch(text):
     lists = [hit["_source"] for hit in body["hits"]["hits"]] if "hits" in body else [body]
     if len(lists) != 1:
         raise ValueError(f"it holds {len(lists)} lists of judgments; ask for one by its id")
+    judged = lists[0]["judgmentRatings"]
+    _warn_of_status(lists[0].get("status", _COMPLETED))
     return [
         (query["query"], rating.get("docId"), rating.get("rating"))
-        for query in lists[0]["judgmentRatings"]
+        for query in judged
         for rating in query["ratings"]
     ]
+
+
+#: What OpenSearch says of a list that has all its ratings.
+_COMPLETED = "COMPLETED"
+
+
+def _warn_of_status(status):
+    if status != _COMPLETED:
+        warn_user(
+            f"The status of these judgments in OpenSearch is {status!r}, not {_COMPLETED!r}: "
+            "ratings may be missing. Get the list again when it is completed; after an error, "
+            "create it anew.",
+            ClickDataWarning,
+        )
 
 
 def _quepid(pairs, name, described):
@@ -422,11 +445,35 @@ def _quepid(pairs, name, described):
     return "".join(lines)
 
 
+#: Quepid's guard against formulas of spreadsheets, before queries and, in newer versions, ids.
+_GUARD = re.compile(r"^ (?=[-=+@])")
+
+
 def _from_quepid(text):
-    rows = [*csv.DictReader(io.StringIO(text), strict=True)]
+    reader = csv.DictReader(io.StringIO(text), strict=True)
+    _refuse_book(reader.fieldnames or [])
+    rows = [*reader]
     if wide := [row[None] for row in rows if None in row]:
         raise ValueError(f"a line has {wide[0]} beyond the columns of the first line")
-    return [(row["query"], row["docid"], row["rating"]) for row in rows]
+    return [(_unguarded(row["query"]), _unguarded(row["docid"]), row["rating"]) for row in rows]
+
+
+def _refuse_book(columns):
+    """A book of Quepid has the ratings of several people, of whom the caller chooses one."""
+    raters = [column for column in columns if column not in ("query", "docid")]
+    if "rating" in columns or len(columns) - len(raters) < 2 or not raters:
+        return
+    raise ValueError(
+        f"it has no column 'rating', and {raters} as a book of Quepid has for its raters. "
+        "Read one of them: book = pd.read_csv(io.StringIO(text), dtype=str, "
+        f"keep_default_na=False); read_judgments(book.rename(columns={{{raters[0]!r}: 'rating'}})"
+        ".to_csv(index=False), 'quepid'). compare_judgments compares raters"
+    )
+
+
+def _unguarded(text):
+    # Lines of queries without a rating end early: no document.
+    return None if text is None else _GUARD.sub("", text)
 
 
 def _trec(pairs, name, described):
@@ -455,43 +502,49 @@ _HEADER = re.compile(r"#\s*qid:([^\s:]+)\s*:\s*(.*)")
 _JUDGED = re.compile(r"(\S+)\s+qid:(\S+)([^#]*)(.*)")
 #: The weight of a query after its text, as some tools write it in all headers.
 _WEIGHT = re.compile(r"\*\d+(\.\d+)?$")
+#: What follows an id without a blank between: a separator, or the end of quotes.
+_AFTER_ID = ",;:|\"'"
+_QUOTED = re.compile('"(.*)"')
 
 
 def _from_ranklib(text):
     lines = [line.strip() for line in text.splitlines()]
-    queries = _queries_of_headers(lines)
-    rows, comments = _judged_rows(lines, queries)
+    rows = _judged_rows(lines)
     if not rows:
         return []
+    comments = Comments()
+    for number, _, comment in rows:
+        comments.add(number, comment)
     ids, doubt = ids_of([comments], "The text")
     if not ids:
         raise ValueError(doubt or "its lines have no ids of documents")
     if doubt:
         warn_user(doubt, ClickDataWarning)
-    nameless = {query for query, _ in rows} - {*queries.values()}
+    docs = ids[0]
+    queries = _queries_of_headers(lines) or _queries_after_documents(rows, docs)
+    nameless = {number for number, _, _ in rows} - {*queries}
     if queries and nameless:
         warn_user(
             f"{len(nameless)} queries have no line '# qid:...: text', such as qid "
             f"{min(nameless)!r}, which is taken for the query.",
             ClickDataWarning,
         )
-    return [(query, doc, grade) for (query, grade), doc in zip(rows, ids[0], strict=True)]
+    pairs = zip(rows, docs, strict=True)
+    return [(queries.get(number, number), doc, grade) for (number, grade, _), doc in pairs]
 
 
-def _judged_rows(lines, queries):
-    """Query and grade of each judged line, and the comments, which may hold the documents."""
+def _judged_rows(lines):
+    """Number of the query, grade and comment, which may hold the document, of each judged line."""
     rows = []
-    comments = Comments()
-    for number, line in enumerate(lines, start=1):
+    for place, line in enumerate(lines, start=1):
         if not line or line.startswith("#"):
             continue
         match = _JUDGED.match(line)
         if match is None:
-            raise ValueError(f"line {number} is {line!r}")
-        grade, qid, _, comment = match.groups()
-        rows.append((queries.get(qid, qid), grade))
-        comments.add(qid, comment[1:])  # without the number sign
-    return rows, comments
+            raise ValueError(f"line {place} is {line!r}")
+        grade, number, _, comment = match.groups()
+        rows.append((number, grade, comment[1:]))  # without the number sign
+    return rows
 
 
 def _queries_of_headers(lines):
@@ -502,6 +555,43 @@ def _queries_of_headers(lines):
     if all(_WEIGHT.search(text) for _, text in headers):
         headers = [(qid, _WEIGHT.sub("", text)) for qid, text in headers]
     return dict(headers)
+
+
+def _queries_after_documents(rows, docs):
+    """The text of each query, by its number, where it follows the documents as in Quepid's lists.
+
+    Documents of a query differ in their titles, and not in the text of the query.
+    """
+    texts: dict[str, set] = {}
+    for (number, _, comment), doc in zip(rows, docs, strict=True):
+        after = comment.partition(doc)[2].lstrip(_AFTER_ID)
+        texts.setdefault(number, set()).add(after.strip())
+    are_titles = any(len(each) > 1 for each in texts.values())
+    names = {number: min(each) for number, each in texts.items()}
+    if are_titles or not any(names.values()):
+        return {}
+    # With one document in each query, a title is as constant; and two queries have two texts.
+    pairs = {(row[0], doc) for row, doc in zip(rows, docs, strict=True)}
+    is_each_another = len({*names.values()}) == len(names)
+    if len(pairs) > len(names) and is_each_another and all(names.values()):
+        return _without_quotes(names)
+    number = min(names, key=lambda each: not names[each])
+    warn_user(
+        f"The text after the documents, such as {names[number]!r} of qid {number!r}, may be that "
+        "of the query, or a title: the numbers are taken for the queries. For a case of Quepid, "
+        f"read its CSV with format='quepid'; otherwise add a line '# qid:{number}: text' for each "
+        "query.",
+        ClickDataWarning,
+    )
+    return {}
+
+
+def _without_quotes(names):
+    """Texts without quotes that all of them have; in some alone they are part of the text."""
+    matches = [_QUOTED.fullmatch(name) for name in names.values()]
+    if not all(matches):
+        return names
+    return dict(zip(names, (match[1] for match in matches), strict=True))
 
 
 #: What is read and not written: how, and what a text of it holds.

@@ -49,7 +49,7 @@ def test_intervals_hold_the_mean_of_all(n_trusted, correlation):
 
 
 def test_resamples_know_that_the_weight_is_an_estimate():
-    """Few of 50 queries differ, and decide the weight: with one weight for all resamples .91."""
+    """Few of 50 queries differ, and decide the weight, which varies with them."""
 
     def make(rng):
         truth = np.where(rng.random(500) < 0.7, 0.0, rng.exponential(size=500) - 0.2)
@@ -60,7 +60,7 @@ def test_resamples_know_that_the_weight_is_an_estimate():
         return JudgedQueries(trusted[:, None], cheap[:, None], is_trusted)
 
     _, lower, upper, ratio = intervals(make, n_runs=300)
-    assert np.mean((lower <= 0) & (upper >= 0)) > 0.935
+    assert np.mean((lower <= 0) & (upper >= 0)) > 0.96  # .943 with one weight for all resamples
     assert ratio.mean() < 0.5
 
 

@@ -464,7 +464,9 @@ def test_judgments_of_the_workbench_itself():
     assert judged["qid"].nunique() == 150
     again = json.loads(export_judgments(judged, "opensearch"))
     assert again["judgmentRatings"] == json.loads(text)["judgmentRatings"]
-    log, report = read_ubi(Path(SAMPLE, "ubi_queries_events.ndjson"))
+    # A demo shop is in the file, too, whose clicks lack their queries: tests/datasets/test_ubi.py.
+    with pytest.warns(ClickDataWarning, match="could not be used"):
+        log, report = read_ubi(Path(SAMPLE, "ubi_queries_events.ndjson"))
     with pytest.warns(ClickDataWarning, match="of 150 queries of the judgments"):
         judged = read_judgments(text, "opensearch", queries=report.queries)
     pairs = log[["qid", "doc"]].astype(str).drop_duplicates().merge(judged, on=["qid", "doc"])
@@ -473,17 +475,22 @@ def test_judgments_of_the_workbench_itself():
 
 @pytest.mark.parametrize(
     "form",
-    ["{} qid:{} # {} A title\n", "{}\tqid:{} #\t{}\tTitle\n", "{} qid:{} 1:0.5 #docid = {}\n"],
+    [
+        "{} qid:{} # {} A title {}\n",
+        "{}\tqid:{} #\t{}\tTitle {}\n",
+        "{} qid:{} 1:0.5 #docid = {} inc = {}\n",
+    ],
 )
 def test_judgement_lists_of_ltr_plugins_are_read(form):
     rows = [(4, 1, "7001"), (2, 1, "7002"), (0, 2, "7003")]
-    body = "".join(form.format(*row) for row in rows)
+    body = "".join(form.format(*row, place) for place, row in enumerate(rows))
     for weight in ("", "*1"):
         text = f"# grade, query, doc\n# qid:1: red tent{weight}\n# qid:2: stove{weight}\n\n{body}"
         judged = read_judgments(text, "ranklib")
         assert judged["qid"].tolist() == ["red tent", "red tent", "stove"]
         assert judged["doc"].tolist() == ["7001", "7002", "7003"]
         assert judged["relevance"].tolist() == [4, 2, 0]
+    # Titles and other values differ between documents: they are no queries.
     assert read_judgments(body, "ranklib")["qid"].tolist() == ["1", "1", "2"]
 
 
