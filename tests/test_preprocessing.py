@@ -193,7 +193,7 @@ def test_rows_that_are_lost_are_an_error(log, kind):
 )
 def test_rows_in_another_order_are_an_error(log, kind, change):
     for X in (log, log.reset_index(drop=True)):
-        with pytest.raises(ValueError, match=r"in another order.*index begins \["):
+        with pytest.raises(ValueError, match=r"in another order.*index begins with \["):
             OnFeatures(FunctionTransformer(change)).fit_transform(CONVERT[kind](X))
 
 

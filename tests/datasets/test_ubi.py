@@ -341,7 +341,7 @@ def test_a_click_with_the_ordinal_of_the_first_place_is_another_ordinal_too(tmp_
     records = [search("q0", "x"), *page("a", "b"), event("click", "b", 1), *other_pages()]
     log, report = read(records, tmp_path)
     assert rows_of(log) == {"a": 1, "b": 2}
-    assert "1 click (or outcomes) with another ordinal" in report.summary()
+    assert "1 click (or outcomes) had another ordinal" in report.summary()
 
 
 def test_clicks_do_not_bring_back_impressions_that_were_left_out(tmp_path):

@@ -151,7 +151,7 @@ def test_a_pickle_holds_no_users(log, clusters):
 def test_users_who_are_all_alike_warn():
     X, clicks = log_of_users(n_users=4, n_sessions=2_000, etas=(1.0,))
     alike = by_user(user_shrinkage=1e6)  # weight of the common curve
-    with pytest.warns(ClickDataWarning, match="4 users have only 1 distinct curve:"):
+    with pytest.warns(ClickDataWarning, match="4 users have only 1 distinct curve;"):
         found = UserClusters(2, propensity=alike).fit(X, clicks)
     assert set(found.labels_) == {0}
     assert len(found.cluster_curves_) == 1

@@ -357,7 +357,7 @@ def test_click_models_that_are_no_propensities():
         ({"anna": UBMModel()}, "no estimator for 1 of 2 users, such as 'ben'"),
         ({"anna": UBMModel(), "ben": 0.5}, "propensity has 0.5 for a user; expected a click"),
         ({"anna": NaiveRanker(), "ben": UBMModel()}, "NaiveRanker, which predicts relevance"),
-        (DCTRModel(), "DCTRModel does not model examination"),
+        (DCTRModel(), "DCTRModel gives no propensities"),
         (UBMModel, "is the class UBMModel"),
     ):
         with pytest.raises(ValueError, match=message):
