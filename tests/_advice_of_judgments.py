@@ -95,7 +95,7 @@ case(
 BOOK = "query,docid,Ann,Bob\nred tent,B01,3,2\nred tent,B02,0,1\n"
 ANN = pd.read_csv(io.StringIO(BOOK), dtype=str, keep_default_na=False)
 case(
-    ("it has no column 'rating', and", "as a book of Quepid has for its raters"),
+    ("it has no column 'rating' but", "as a book of Quepid has for its raters"),
     lambda: read_judgments(BOOK, "quepid"),
     lambda: read_judgments(ANN.rename(columns={"Ann": "rating"}).to_csv(index=False), "quepid"),
 )

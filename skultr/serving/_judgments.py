@@ -464,7 +464,7 @@ def _refuse_book(columns):
     if "rating" in columns or len(columns) - len(raters) < 2 or not raters:
         return
     raise ValueError(
-        f"it has no column 'rating', and {raters} as a book of Quepid has for its raters. "
+        f"it has no column 'rating' but {raters}, as a book of Quepid has for its raters. "
         "Read one of them: book = pd.read_csv(io.StringIO(text), dtype=str, "
         f"keep_default_na=False); read_judgments(book.rename(columns={{{raters[0]!r}: 'rating'}})"
         ".to_csv(index=False), 'quepid'). compare_judgments compares raters"
