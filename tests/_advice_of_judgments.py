@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from skultr.evaluation import compare_judgments
+from skultr.metrics import RankingScorer
 from skultr.rankers import EnsembleRanker
 from skultr.serving import click_judgments, read_judgments
 
@@ -54,6 +55,13 @@ case(
     lambda: taught(PEOPLE[PEOPLE["qid"] < 3]),
     lambda: taught(PEOPLE),
     lambda: taught(None),
+)
+
+TAUGHT = taught(PEOPLE[PEOPLE["qid"] < 20])
+case(
+    ("annotated queries, so that its metric is too high", "Leave these queries out of judgments="),
+    lambda: RankingScorer()(TAUGHT, X.assign(relevance=X["doc"] % 3)),
+    lambda: RankingScorer()(TAUGHT, X.assign(relevance=X["doc"] % 3)[X["qid"] >= 20]),
 )
 
 # In comparisons ---------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from .._base._shared_text import with_shared_text
 from .._base._sklearn import validate_parameter_constraints, validate_params
 from .._base._texts import id_text
 from .._base._typing import ArrayLike, Column, Floats, Ints, Predictor, Table
+from .._log._estimator import steps_of
 from .._log._lost_roles import refuse_lost_queries
 from .._log._reader import Rows, features_of, pairs_of_codes, read
 from .._log._roles import (
@@ -31,6 +32,7 @@ from .._log._roles import (
 )
 from .._log._segments import as_array, encode
 from .._log._units import warn_of_units
+from ..exceptions import AssumptionWarning, warn_user
 from ._judged_documents import JudgedDocuments, take_judge
 from ._ranking import RANKING_METRICS, as_numbers
 from ._two_judges import mean_by_two_judges
@@ -350,8 +352,28 @@ class AnnotatedDocuments:
 
     def scores(self, ranker: Predictor | Column | str, name: str) -> Floats:
         """One score per document, by a fitted ranker or from scores of the rows of X."""
+        self._warn_of_taught(ranker, name)
         self.row_scores = scores_of_rows(ranker, self._X, self.read, name)
         return self.of_documents(self.row_scores, name, not hasattr(ranker, "predict"))
+
+    def _warn_of_taught(self, ranker, name):
+        """Warn of annotated queries whose judgments trained the ranker."""
+        if not hasattr(ranker, "predict"):
+            return
+        taught = getattr(steps_of(ranker)[-1], "judged_queries_", None)
+        if taught is None:
+            return
+        # Files hold ids as text.
+        taught_texts = {id_text(qid, "qid") for qid in taught}
+        annotated = {id_text(qid, "qid") for qid in np.unique(self.qid)}
+        n_both = len(annotated & taught_texts)
+        if n_both:
+            warn_user(
+                f"{name} learned from judgments of {n_both} of the {len(annotated)} annotated "
+                "queries, so that its metric is too high. Leave these queries out of judgments=, "
+                "or out of the annotation.",
+                AssumptionWarning,
+            )
 
     def of_documents(self, scores: Floats, name: str, are_given: bool) -> Floats:
         """One score per document, from those of the rows, which are equal if they are given."""

@@ -162,6 +162,9 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
         (``table``), the ``network`` and both ``combined``, by bias factor.
     propensity_ : estimator
         The fitted clone, if ``propensity`` is an estimator. Pickles leave out curves of users.
+    judged_queries_ : ndarray of shape (n_judged_queries,)
+        Only of a fit with judgments: ids of the queries whose judgments trained a member. The
+        metrics of these queries are too high: scorers and comparisons warn if they are annotated.
     depth_ : int
         Number of documents that the log showed per query: the median over impressions, and at
         least a page.
@@ -207,7 +210,8 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
     are the role of the log, or the column ``production`` of the judgments. A search passes the
     table to each fit as it is; but scikit-learn splits a frame with as many rows as the log, so
     add a row without ``relevance`` then. In a Pipeline, judgments that bring features of their
-    own need ``transform_input=["judgments"]``.
+    own need ``transform_input=["judgments"]``. Queries that teach must not be those that a
+    search scores: take them out of the table first, or scorers warn.
 
     *Memorised labels.* The production ranker may have been trained on labels of the queries in
     the log. It is then better there than on other queries, and its weight is too large for these.
@@ -426,6 +430,7 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
         part = parts_of_queries(log, self.cv, random)
         teacher = None
         if self._judged is not None:
+            self.judged_queries_ = np.asarray(self._judged.log.query_ids)
             names.append(_JUDGED)
             teacher = judged_ranker(random.randint(2**31 - 1))
         self._fit_weights(log, names, rankers, part, teacher, random)

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from .._base._texts import id_text
 from .._base._typing import Floats, Ints
 from .._log._clicklog import ClickLog
 from .._log._documents import FeatureTable
@@ -141,10 +142,10 @@ def read_judgments_of(judgments: Any, sources: Sources, features: list[Any] | No
     """
     table = _checked(judgments)
     log = sources.log
-    table = table.assign(qid=_as_in_log(table["qid"], log.query_ids))
+    table = table.assign(qid=_as_in_log(table["qid"], log.query_ids, "qid"))
     if "doc" in table and log.doc_ids is not None:
         known = log.doc_ids.get_level_values(-1)
-        table = table.assign(doc=_as_in_log(table["doc"], known))
+        table = table.assign(doc=_as_in_log(table["doc"], known, "doc"))
     own = features is not None and {*features} <= {*column_names(judgments)}
     if own:
         chosen = nw.from_native(judgments, eager_only=True)[list(features)].to_native()
@@ -205,6 +206,10 @@ def _checked(judgments):
     columns = {"qid": read_role(judgments, "qid"), "relevance": read_role(judgments, "relevance")}
     if "doc" in names:
         columns["doc"] = read_role(judgments, "doc")
+    for role in ("qid", "doc"):
+        # Ids that are not numbers alone are text, so that 7 and "7" are one.
+        if role in columns and not _are_numbers(columns[role]):
+            columns[role] = _texts(columns[role], f"The column {role!r} of judgments")
     table = pd.DataFrame(columns)
     # Without a grade a pair was not judged.
     table = table[table["relevance"].notna()]
@@ -370,20 +375,30 @@ def _log_of_grades(features, query, grade, query_ids):
 def _common_codes(known, ids, role):
     """Codes of ids of the log, and of those of judgments; -1 where the log does not have them."""
     own, distinct = encode(known, f"The role {role!r}")
+    # Files hold ids as text, where a log may have numbers. Both are compared as text then: a
+    # number of text may be "007", and floats have not all whole numbers.
+    if not (_are_numbers(distinct) and _are_numbers(ids)):
+        distinct = _texts(distinct, role)
+        ids = _texts(ids, role)
     return own, pd.Index(distinct, tupleize_cols=False).get_indexer(ids)
 
 
-def _as_in_log(ids, known):
-    """Ids as the log has them: files hold them as text, where a log may have numbers."""
-    are_numbers = pd.api.types.is_numeric_dtype(ids.dtype)
-    known_are_numbers = pd.api.types.is_numeric_dtype(known.dtype)
-    if are_numbers and not known_are_numbers:
-        return ids.map(lambda value: f"{value:.0f}" if value % 1 == 0 else str(value))
-    if known_are_numbers and not are_numbers:
-        found = pd.to_numeric(ids, errors="coerce")
-        # Text that is no number is of no id of the log.
-        return found if found.notna().all() else ids.astype(object).where(found.isna(), found)
-    return ids
+def _as_in_log(ids, known, role):
+    """Judged ids, those of the log as the log has them: their order is then the same."""
+    if _are_numbers(known) == _are_numbers(ids):
+        return ids
+    distinct = pd.unique(known)
+    in_log = dict(zip(_texts(distinct, role), distinct, strict=True))
+    found = [in_log.get(text, text) for text in _texts(ids, role)]
+    return pd.Series(found, index=ids.index, dtype=object).infer_objects()
+
+
+def _are_numbers(ids):
+    return pd.api.types.is_numeric_dtype(np.asarray(ids).dtype)
+
+
+def _texts(ids, role):
+    return [id_text(id_, role) for id_ in ids]
 
 
 def _take(X, rows):

@@ -322,6 +322,48 @@ def test_clones_pickles_and_saved_models(tmp_path):
     same(clone(ranker).fit(LOG, CLICKS, judgments=TABLE), ranker)
 
 
+def with_long_ids(frame):
+    """Ids of documents from 2**53 on, of which floats have only the even ones."""
+    return frame.assign(doc=frame["doc"] + 2**53)
+
+
+def test_ids_of_64_bits_find_their_documents_beside_ids_of_text():
+    log = with_long_ids(LOG)
+    table = with_long_ids(TABLE)
+    table = table.assign(doc=table["doc"].astype(str))
+    stranger = pd.DataFrame({"qid": [0], "doc": ["SKU-1"], "relevance": [2]})
+    right = fitted(table, log)
+    with pytest.warns(ClickDataWarning, match=f"^1 of {len(table) + 1} judged pairs are neither"):
+        beside = fitted(pd.concat([table, stranger]), log)
+    same(right, beside)
+
+
+def test_numbers_in_another_form_are_other_ids():
+    other = TABLE.assign(qid="0" + TABLE["qid"].astype(str))
+    with pytest.raises(ValueError, match="of qid and doc is in the log, such as"):
+        fitted(other)
+
+
+def test_one_id_as_text_and_as_a_number_is_one_id():
+    text = TABLE.assign(qid=TABLE["qid"].astype(str))
+    reversed_ = TABLE.assign(relevance=4 - TABLE["relevance"])
+    with pytest.raises(ValueError, match="with several grades"):
+        fitted(pd.concat([text.astype({"qid": object}), reversed_.astype({"qid": object})]))
+
+
+def test_scorers_tell_of_queries_whose_judgments_taught():
+    ranker = fitted()
+    np.testing.assert_array_equal(ranker.judged_queries_, np.unique(ranker.judged_queries_))
+    assert {*ranker.judged_queries_} <= {*TABLE["qid"]}
+    n_taught = len(ranker.judged_queries_)
+    with pytest.warns(AssumptionWarning, match=f"judgments of {n_taught} of the 60 annotated"):
+        RankingScorer()(ranker, DOCUMENTS)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        RankingScorer()(ranker, OTHERS)
+        RankingScorer()(fitted(None), DOCUMENTS)
+
+
 def test_it_is_exported_as_one_forest():
     log = LOG.drop(columns="production")
     trees = EnsembleRanker("trees", random_state=0)
