@@ -106,6 +106,9 @@ def reading_code(source: Files, is_polars: bool) -> str:
     if len(files) == 1:
         what = repr(files[0])
     if is_polars:
+        if len(files) > 1 and not pattern:
+            # Not each release reads a list of files at once.
+            return f"log = pl.{form.scan}({what}{options}).collect()"
         return f"log = pl.{form.read}({what}{options})"
     if len(files) == 1:
         return f"log = pd.{form.pandas}({what}{options})"

@@ -83,7 +83,9 @@ def test_a_file_is_read_and_so_does_its_code(name, reader, log, tmp_path, monkey
 
 
 def test_zstandard_is_read(log, tmp_path):
-    log.write_csv(tmp_path / "a.csv.zst", compression="zstd")
+    compress = pytest.importorskip("pyarrow", reason="writes what is compressed").compress
+    text = log.write_csv().encode()
+    (tmp_path / "a.csv.zst").write_bytes(compress(text, codec="zstd", asbytes=True))
     assert describe_log(str(tmp_path / "a.csv.zst")).n_rows == 240
 
 
