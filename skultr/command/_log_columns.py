@@ -42,8 +42,7 @@ _OUTCOME = re.compile(
 def _proposed(frame, numbers, rename):
     """The roles of columns that do not have their names yet, and the proposals of these roles;
     those of ``rename`` are given."""
-    names = frame.columns
-    roles = {name: name for name in names if is_role(name)}
+    roles = {name: name for name in frame.columns if is_role(name)}
     # Where another column is to be the click, the one of this name is an outcome.
     if "click" in roles and "click" in rename.values():
         roles["click"] = "outcome_click"
@@ -53,18 +52,22 @@ def _proposed(frame, numbers, rename):
     proposals = finder.proposals()
     roles |= {each.name: each.role for each in proposals if not each.others}
     is_open = {each.role for each in proposals if each.others}
+    sought = [role for role in NAMES if role not in {*roles.values()} | is_open]
+    proposals += _proposed_by_name(frame.columns, sought, roles, finder, checks)
+    return roles, proposals
+
+
+def _proposed_by_name(names, sought, roles, finder, checks):
+    """Proposals of roles by names alone; ``roles`` gets them."""
     # Roles in the order of NAMES: what one has taken is no longer free for the next.
-    for role in NAMES:
-        if role in roles.values() or role in is_open:
-            continue
+    for role in sought:
         free = [name for name in names if name not in roles]
         if role == "user" and finder.page is not None:
             free = [name for name in free if finder.may_be_user(name)]
         name = first_named(free, role, checks[role])
         if name is not None:
             roles[name] = role
-            proposals.append(Proposal(name, role, "its name alone says so", "low"))
-    return roles, proposals
+            yield Proposal(name, role, "its name alone says so", "low")
 
 
 def _comparable(frame, numbers, roles):

@@ -64,13 +64,12 @@ class Columns:
     # Positions and pages ------------------------------------------------------------------
     def counters(self, names: Iterable[str]) -> dict[str, NDArray[np.int64]]:
         """Columns that count the rows of pages, and the code of the page of each row."""
-        places = {name: self._places(name) for name in names}
-        places = {name: place for name, place in places.items() if place is not None}
-        found = {name: self._pages(place) for name, place in places.items()}
-        # Pairs come last: the number of the page counts the rows of a visit at one position.
-        if all(page is None for page in found.values()):
-            found = {name: self._pages_of_pairs(place) for name, place in places.items()}
-        found = {name: page for name, page in found.items() if page is not None}
+        places = _without_none({name: self._places(name) for name in names})
+        found = _without_none({name: self._pages(place) for name, place in places.items()})
+        if not found:
+            # Pairs come last: the number of the page counts the rows of a visit at one position.
+            pairs = {name: self._pages_of_pairs(place) for name, place in places.items()}
+            found = _without_none(pairs)
         # Numbers of pages count the rows of each position: of two that count, pages are more.
         deep = {name for name, page in found.items() if page.max() < places[name].max()}
         return {name: found[name] for name in found if name not in deep or len(deep) == len(found)}
@@ -318,37 +317,48 @@ class RoleFinder:
     # Queries and documents -------------------------------------------------------------------
     def _find_query_and_document(self):
         """Propose the pair that recurs most: a query that shows its documents again."""
-        columns = self.columns
-        free = self._free(self.ids)
-        self.on_page = [name for name in free if columns.is_of_page(name, self.page)]
-        n_pages = int(self.page.max()) + 1
-        repeated = [name for name in self.on_page if columns.n_values[name] <= 0.9 * n_pages]
-        queries = [self.known["qid"]] if "qid" in self.known else repeated
-        rest = [name for name in free if name not in self.on_page]
-        docs = columns.documents(rest, self.page, int(self.place.max()) + 1)
-        docs = [self.known["doc"]] if "doc" in self.known else docs
+        queries, docs = self._may_be_query_or_document()
         best = {}
         for doc in docs:
             measured = {query: self._recurrence(query, doc) for query in queries}
             best[doc] = _most_recurrent(measured)
+        doc = self._best_document(best)
+        if doc is not None and "doc" not in self.known:
+            self._propose("doc", [doc], "occurs once per page, and again on other pages")
+        if doc is None or not best[doc]:
+            self._find_single_query()
+        elif "qid" not in self.known:
+            self._find_repeated_query(doc, best[doc])
+
+    def _may_be_query_or_document(self):
+        """Columns that may be the query, and that may be the document; one if it is known."""
+        columns = self.columns
+        free = self._free(self.ids)
+        self.on_page = [name for name in free if columns.is_of_page(name, self.page)]
+        if "qid" in self.known:
+            queries = [self.known["qid"]]
+        else:
+            n_pages = int(self.page.max()) + 1
+            queries = [name for name in self.on_page if columns.n_values[name] <= 0.9 * n_pages]
+        if "doc" in self.known:
+            return queries, [self.known["doc"]]
+        rest = [name for name in free if name not in self.on_page]
+        longest_page = int(self.place.max()) + 1
+        return queries, columns.documents(rest, self.page, longest_page)
+
+    def _best_document(self, best):
+        """The document that recurs most, of their rates of recurrence by query, or None."""
+        if not best:
+            return None
+        n_values = self.columns.n_values
         # Without a query that comes again, documents come again under any.
         rates = {doc: max(found.values(), default=0.0) for doc, found in best.items()}
-        alike = [doc for doc in docs if rates[doc] >= SAME_GRAIN.value * max(rates.values())]
-        if not alike:
-            self._find_single_query()
-            return
+        least = SAME_GRAIN.value * max(rates.values())
+        alike = [doc for doc in best if rates[doc] >= least]
         # A price or a title recurs with its document; of equally fine columns, the name decides.
-        finest = max(columns.n_values[doc] for doc in alike)
-        alike = [doc for doc in alike if columns.n_values[doc] >= SAME_GRAIN.value * finest]
-        doc = max(alike, key=lambda doc: (name_fit(doc, "doc"), columns.n_values[doc]))
-        if "doc" not in self.known:
-            self._propose("doc", [doc], "occurs once per page, and again on other pages")
-        if "qid" in self.known:
-            return
-        if not best[doc]:
-            self._find_single_query()
-            return
-        self._find_repeated_query(doc, best[doc])
+        finest = max(n_values[doc] for doc in alike)
+        alike = [doc for doc in alike if n_values[doc] >= SAME_GRAIN.value * finest]
+        return max(alike, key=lambda doc: (name_fit(doc, "doc"), n_values[doc]))
 
     def _find_repeated_query(self, doc, rates):
         """Propose one of the queries that tell documents alike, by its name or its grain."""
@@ -459,6 +469,10 @@ def _by_document(values, place, cell):
 def _is_within(part, whole):
     """Whether a column is 1 only where another, which is 1 more often, is."""
     return bool((part <= whole).all() and part.sum() < whole.sum())
+
+
+def _without_none(values):
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _most_recurrent(measured):

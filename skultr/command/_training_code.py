@@ -48,6 +48,14 @@ _WARNINGS = {
 }
 
 
+#: Lines that import, by what uses them.
+_IMPORTS = {
+    "glob.glob(": "import glob",
+    "pd.": "import pandas as pd",
+    "pl.": "import polars as pl",
+}
+
+
 def training_code(
     table: LogTable,
     mends: list[tuple[str, str]],
@@ -82,12 +90,7 @@ def training_code(
     lines += more
     # Only what the lines use is imported.
     text_of_lines = "".join(lines)
-    if "glob.glob(" in text_of_lines:
-        imports.append("import glob")
-    if "pd." in text_of_lines:
-        imports.append("import pandas as pd")
-    if "pl." in text_of_lines:
-        imports.append("import polars as pl")
+    imports += [line for used, line in _IMPORTS.items() if used in text_of_lines]
     caution = [_WARNINGS[verdict.level]] if verdict.level in _WARNINGS else []
     return "\n".join([*caution, *sorted(imports), "", *lines])
 
