@@ -7,6 +7,7 @@ import pytest
 
 from skultr.click_models import UBMModel
 from skultr.evaluation import compare_rankers
+from skultr.exceptions import ClickDataWarning
 from skultr.metrics import ndcg_score
 from skultr.propensity import RegressionEMPropensity, relevance_labels
 from skultr.serving import click_judgments
@@ -135,7 +136,60 @@ def test_a_query_without_clicks_has_ratings_of_0():
     X = pd.DataFrame(columns).assign(impressions=9)
     judged = click_judgments(X, [0, 0, 3], propensity=CURVE)
     assert judged["relevance"].tolist()[:2] == [0, 0]
-    assert judged["standard_error"].tolist()[:2] == [0, 0]
+
+
+def relevances_and_judgments(n_examinations, n_queries=1_500, n_docs=10):
+    """Clicks of documents examined equally often, of relevances of mean 1 / 7."""
+    rng = np.random.default_rng(0)
+    n_pairs = n_queries * n_docs
+    relevance = rng.beta(1, 6, n_pairs)
+    rate = rng.binomial(n_examinations, relevance) / n_examinations
+    X = pd.DataFrame(
+        {
+            "qid": np.repeat(np.arange(n_queries), n_docs),
+            "doc": np.tile(np.arange(n_docs), n_queries),
+            "position": 1,
+            "impressions": n_examinations,
+        }
+    )
+    return relevance, click_judgments(X, rate, propensity=[1.0])
+
+
+@pytest.mark.parametrize(("n_examinations", "measured"), [(1, 90), (2, 91), (5, 94), (20, 95)])
+def test_two_standard_errors_hold_the_relevance(n_examinations, measured):
+    """Of a unimodal distribution, 8 / 9 lie within two root mean squares about any point."""
+    relevance, judged = relevances_and_judgments(n_examinations)
+    distance = (judged["relevance"] - relevance).abs()
+    error = judged["standard_error"]
+    held = np.mean(distance < 2 * error)
+    by_chance = 3 * np.sqrt(8 / 81 / len(relevance))
+    assert held > 8 / 9 - by_chance
+    assert round(100 * held) == measured  # as the docstring says
+    # On average it is as large as it says, within a seventh.
+    ratio = np.sqrt(np.mean(error**2) / np.mean(distance**2))
+    assert 6 / 7 < ratio < 7 / 6
+    assert error.min() > 0
+
+
+def test_the_standard_error_is_the_one_of_the_notes():
+    X = pd.DataFrame({"qid": [1, 1, 2], "doc": ["a", "b", "a"], "position": 1, "impressions": 4})
+    judged = click_judgments(X, [0.5, 0.0, 0.0], propensity=[0.8], trust=[0.1])
+    of_log = 2 / (3 * 3.2)
+    of_query = np.array([2.6, 2.6, 1.0]) * of_log / (1 + of_log * np.array([6.4, 6.4, 3.2]))
+    scale = of_query / (1 + of_query * 3.2)
+    shape = np.array([2.6, 1.0, 1.0])
+    distance = judged["relevance"] - shape * scale
+    expected = np.sqrt((shape + 0.4) * scale**2 + distance**2)
+    np.testing.assert_allclose(judged["standard_error"], expected)
+
+
+def test_the_standard_error_is_0_only_in_a_log_without_clicks():
+    X = pd.DataFrame({"qid": [1, 1, 2], "doc": ["a", "b", "a"], "position": 1, "impressions": 9})
+    by_trust_alone = click_judgments(X, [0.1, 0.0, 0.0], propensity=[0.5], trust=[0.5])
+    assert by_trust_alone["standard_error"].min() > 0
+    with pytest.warns(ClickDataWarning, match="no click"):
+        without = click_judgments(X, [0.0, 0.0, 0.0], propensity=[0.5])
+    assert without["standard_error"].tolist() == [0, 0, 0]
 
 
 def test_fewer_clicks_than_by_trust_alone_are_a_rating_of_0():
