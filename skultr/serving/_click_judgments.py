@@ -53,10 +53,16 @@ def click_judgments(
         Where the chance of examination comes from, as in
         :func:`~skultr.propensity.relevance_labels`. Of a click model, such as
         :class:`~skultr.click_models.UBMModel`, only the examination is read.
+        Numbers are taken as they are: 1 is a document that everyone looks at. The largest, or
+        with ``trust`` the largest sum of both, should be about 1. Half of all propensities make
+        ratings about twice as large, which no comparison with ``gain="linear"`` shows, but also
+        half the examinations: more pairs are unrated, and the prior counts more.
     trust : array-like of shape (n_positions,), default=None
         Chance of a click on an irrelevant document at each position, by users who trust the
         order: ``beta`` of ``trust_`` of :class:`~skultr.rankers.AffineRanker`, whose ``alpha`` is
-        then the ``propensity``. None: irrelevant documents are not clicked.
+        then the ``propensity``, and as small as it is: a relevant document is clicked with the
+        chance alpha + beta. None: irrelevant documents are not clicked. An estimator as
+        ``propensity`` knows nothing of trust, and is refused beside it.
     sample_weight : array-like of shape (n_rows,), default=None
         Multiplies ``impressions``.
 
@@ -78,8 +84,9 @@ def click_judgments(
     Raises
     ------
     ValueError
-        If a role is missing or invalid, y is another outcome than the click, or ``trust`` covers
-        fewer positions than the log, or is no chance.
+        If a role is missing or invalid, y is another outcome than the click or the name of
+        another role, such as ``"relevance"``, or ``trust`` covers fewer positions than the log,
+        is no chance, or stands beside an estimator.
 
     See Also
     --------

@@ -198,6 +198,30 @@ def test_fewer_clicks_than_by_trust_alone_are_a_rating_of_0():
     assert judged["relevance"].iloc[1] == 0 < judged["relevance"].iloc[0]
 
 
+def test_grades_are_no_clicks_in_engines_either():
+    log = shop(n_sessions=20)[0].assign(relevance=1)
+    with pytest.raises(ValueError, match="name of another role"):
+        click_judgments(pl.from_pandas(log).lazy(), "relevance", propensity=CURVE)
+
+
+def test_clicks_may_have_another_name():
+    log, *_ = shop(n_sessions=500)
+    expected = click_judgments(log, "click", propensity=CURVE)
+    found = click_judgments(log.rename(columns={"click": "opened"}), "opened", propensity=CURVE)
+    pd.testing.assert_frame_equal(found, expected)
+
+
+def test_half_of_all_propensities_double_ratings_and_halve_examinations():
+    log, *_ = shop(n_queries=5, n_sessions=20_000)
+    whole = click_judgments(log, "click", propensity=CURVE)
+    half = click_judgments(log, "click", propensity=CURVE / 2)
+    assert half["relevance"].count() < whole["relevance"].count()
+    np.testing.assert_allclose(half["examinations"], whole["examinations"] / 2)
+    sure = whole["examinations"] > 200
+    ratio = half["relevance"][sure] / whole["relevance"][sure]
+    assert ratio.between(1.9, 2.1).all()
+
+
 @pytest.mark.parametrize("frame", [pl.from_pandas, lambda X: pl.from_pandas(X).lazy()])
 def test_frames_of_polars_and_of_engines(frame):
     log, *_ = shop(n_sessions=500)
@@ -233,7 +257,11 @@ def test_weights_multiply_impressions_as_for_labels():
         ({"trust": [0.1, 1.0]}, "from 0 to below 1"),
         ({"propensity": None}, "No propensities given"),
         ({"propensity": [1.0]}, "positions up to 2"),
+        ({"trust": [0.1, 0.1], "propensity": UBMModel()}, r"learns examination by UBMModel\(\)"),
+        ({"trust": [0.1, 0.1], "propensity": {1: UBMModel()}}, "learns examination by"),
         ({"y": "outcome_x"}, "another outcome than the click"),
+        ({"y": "relevance"}, "'relevance', the name of another role"),
+        ({"y": "production"}, "'production', the name of another role"),
         ({"X": pd.DataFrame({"qid": [1], "position": [1]}), "y": [1]}, "column 'doc'"),
     ],
 )
