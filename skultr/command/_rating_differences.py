@@ -22,9 +22,9 @@ def chance_of_differences(judged: pd.DataFrame) -> float:
     n_docs = by_query.size()
     n_clicks = by_query["n_clicks"].first()
     # The statistic of many clicks is chi-squared; the second part is for few of them.
-    of_few = (by_query["inverse"].sum() - n_docs**2 - 2 * n_docs + 2) / n_clicks
+    when_few = (by_query["inverse"].sum() - n_docs**2 - 2 * n_docs + 2) / n_clicks
     mean = (n_docs - 1).sum()
-    variance = (2 * (n_docs - 1) + of_few).sum()
+    variance = (2 * (n_docs - 1) + when_few).sum()
     # Of one document, or one click at equal shares, only one value is possible.
     if variance < 1e-9:
         return 1.0
