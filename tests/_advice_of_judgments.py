@@ -5,6 +5,7 @@ import io
 import numpy as np
 import pandas as pd
 
+from skultr.click_models import UBMModel
 from skultr.evaluation import compare_judgments
 from skultr.metrics import RankingScorer
 from skultr.rankers import EnsembleRanker
@@ -97,6 +98,20 @@ case(
     ("y is another outcome than the click, and", "relevance_labels takes other outcomes"),
     lambda: click_judgments(BOUGHT, "outcome_bought", propensity=CURVE),
     lambda: click_judgments(BOUGHT, "click", propensity=CURVE),
+)
+
+case(
+    ("the name of another role, and", "or the name that the column of clicks has"),
+    lambda: click_judgments(LOG.assign(relevance=1), "relevance", propensity=CURVE),
+    lambda: click_judgments(LOG.assign(relevance=1), "click", propensity=CURVE),
+    lambda: click_judgments(LOG.rename(columns={"click": "opened"}), "opened", propensity=CURVE),
+)
+TRUST = {"alpha": CURVE, "beta": [0.1, 0.05, 0.0, 0.0, 0.0]}
+case(
+    ("trust is given, and propensity learns examination by", "alpha and beta of trust_"),
+    lambda: click_judgments(LOG, "click", propensity=UBMModel(), trust=TRUST["beta"]),
+    lambda: click_judgments(LOG, "click", propensity=TRUST["alpha"], trust=TRUST["beta"]),
+    lambda: click_judgments(LOG, "click", propensity=UBMModel()),
 )
 
 # From files -------------------------------------------------------------------------------

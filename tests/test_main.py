@@ -112,7 +112,9 @@ def test_a_log_with_features_becomes_judgments_and_a_model(
     assert f"{len(judged):,} of" in text
     assert "are unrated, not irrelevant: they were looked at less than once." in text
     assert "is prior on average" in text
+    assert "ratings would differ as much as these in 0.0% of logs" in text
     assert "They decide only between rankings that differ enough" in text
+    assert 'with gain="linear"' in text
     assert "policy_difference" in text
     assert "A ranking is not to be trained by them" in text
     assert "to compare rankings by" in body["description"]
@@ -230,6 +232,28 @@ def test_clicks_that_are_sure_of_nothing_give_no_judgments_to_upload(tmp_path, c
     assert _run(tmp_path / "one.ndjson", "--out", tmp_path) == 0
     assert "does not separate good documents from bad ones" in capsys.readouterr().err
     assert "Do not upload the judgments" in _text_of(tmp_path / "report.html")
+
+
+def test_clicks_at_random_give_no_judgments_to_upload(tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    lines = []
+    for page in range(400):
+        names = {"query_id": f"{page}"}
+        lines.append({**names, "user_query": f"tent {page % 4}"})
+        for place, number in enumerate(rng.permutation(10)[:5], start=1):
+            at = {"object": {"object_id": f"d{number}"}, "position": {"ordinal": place}}
+            event = {**names, "event_attributes": at}
+            lines.append({**event, "action_name": "impression"})
+            if rng.random() < 0.2:
+                lines.append({**event, "action_name": "click"})
+    (tmp_path / "noise.ndjson").write_text("\n".join(map(json.dumps, lines)))
+    assert _run(tmp_path / "noise.ndjson", "--out", tmp_path) == 0
+    assert "This log cannot tell good documents from bad ones." in capsys.readouterr().err
+    text = _text_of(tmp_path / "report.html")
+    assert "most of what they compare is chance" in text
+    # The grades alone do not show it.
+    judged = pd.read_csv(tmp_path / "judgments.csv")
+    assert judged["rating"].nunique() > 1
 
 
 def test_topics_are_those_of_the_application_that_is_read(tmp_path):

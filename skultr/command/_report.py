@@ -460,6 +460,7 @@ _COLOURS = {
     "yes": _GREEN,
     "barely": _AMBER,
     "level": _AMBER,
+    "chance": _AMBER,
     "open": _AMBER,
     "no": _RED,
     "faulty": _RED,

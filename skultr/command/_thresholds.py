@@ -40,6 +40,13 @@ LEAST_QUERIES = Threshold(
     "a quarter of fewer is too few to hold out",
     "choice",
 )
+MOST_CHANCE = Threshold(
+    0.01,
+    "chance of such differences of ratings by equally good documents up to which skultr ubi says "
+    "that a log supports judgments",
+    "of logs of pure chance it says so of one in a hundred, or fewer",
+    "theory",
+)
 PAGES_WHOLE = Threshold(
     0.9,
     "share of places filled once from which the rows with one value of a column are a page",

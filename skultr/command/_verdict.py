@@ -28,9 +28,10 @@ from ..plotting import ExaminationDisplay
 from ..propensity import RegressionEMPropensity, relevance_labels
 from ..rankers import LambdaMARTRanker
 from ..serving import click_judgments, export_judgments, export_model, save_model
+from ._rating_differences import chance_of_differences
 from ._report import document, sections
 from ._seals import sum_of, sums_in, write_sealed
-from ._thresholds import LEAST_QUERIES
+from ._thresholds import LEAST_QUERIES, MOST_CHANCE
 
 #: Format of a model: its file, and how it gets into the engine.
 _PLUGIN = "`POST _ltr/_featureset/YOUR_SET/_createmodel`"
@@ -69,8 +70,8 @@ _WHAT_THEY_ARE = (
 )
 _HOW_FAR_THEY_GO = (
     "They decide only between rankings that differ enough: ratings are noisy, and show less than "
-    "the true difference. Compare by nDCG on the judged documents alone, with an interval "
-    "(`skultr.evaluation.compare_rankers`). Where it cannot tell, "
+    "the true difference. Compare by nDCG with linear gain on the judged documents alone, with an "
+    'interval (`skultr.evaluation.compare_rankers` with `gain="linear"`). Where it cannot tell, '
     "`skultr.evaluation.policy_difference` on this log, or an experiment, decides."
 )
 #: Names that a log uses for itself.
@@ -172,7 +173,7 @@ def run(options: argparse.Namespace) -> None:
             _write_model(trained, options.format, mark, new, files)
             found = Findings(
                 source=options.file or f"{options.queries} and {options.events}",
-                level=_level(summary, graph, grades),
+                level=_level(summary, graph, grades, judged),
                 read=_what_was_read(log, report, options.application),
                 graph=summary,
                 examination=curve,
@@ -356,12 +357,15 @@ def _of_application(log, report, name):
     return log[log["qid"].isin(queries)].reset_index(drop=True)
 
 
-def _level(summary, graph, grades):
-    # The worst that holds: a curve that is assumed, one grade for all, or a curve hardly known.
+def _level(summary, graph, grades, judged):
+    # The worst that holds: a curve that is assumed, one grade for all, grades by chance, or a
+    # curve hardly known.
     if not graph.is_connected:
         return "no"
     if len(grades) < 2:
         return "level"
+    if chance_of_differences(judged) > MOST_CHANCE.value:
+        return "chance"
     return "barely" if "barely" in summary.splitlines()[0] else "yes"
 
 
@@ -451,11 +455,14 @@ def _remarks_on(grades, judged, left_out, options, mark):
     n_above = grades[grades.index > lowest].sum()
     by = ", by an assumed curve" if mark else ""
     n_unrated = judged["relevance"].isna().sum()
+    chance = chance_of_differences(judged)
     remarks = [
         f"{n_judged:,} of {len(judged):,} pairs of query and document are judged, "
         f"{n_above:,} above the lowest grade{by}.",
         f"{n_unrated:,} are unrated, not irrelevant: they were looked at less than once. Of a "
         f"rating {judged['prior_share'].mean():.0%} is prior on average.",
+        f"If the documents of a query were equally good, ratings would differ as much as these in "
+        f"{chance:.1%} of logs; the command takes more than {MOST_CHANCE.value:.0%} for chance.",
         _WHAT_THEY_ARE,
         _HOW_FAR_THEY_GO,
     ]
@@ -673,6 +680,11 @@ _VERDICTS = {
         "This log does not separate good documents from bad ones.",
         "All judgments have one grade: the clicks are too few, or the documents equally good.",
     ),
+    "chance": (
+        "This log cannot tell good documents from bad ones.",
+        "Ratings of the documents of a query differ hardly more than they would by chance: the "
+        "clicks are too few, or the documents equally good. The grades are mostly noise.",
+    ),
     "no": (
         "This log does not support judgments.",
         "Too few documents were shown at several positions, so that the clicks cannot separate "
@@ -699,6 +711,10 @@ _STEPS = {
     "level": [
         "Do not upload the judgments: they compare nothing.",
         "Collect more pages, or give `--grades 0 1`. Then run this again.",
+    ],
+    "chance": [
+        "Do not upload the judgments: most of what they compare is chance.",
+        "Collect more pages. Then run this again on the whole log.",
     ],
     "no": ["Do not tune your search by these files.", _VARY],
 }

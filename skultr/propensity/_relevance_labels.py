@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from numbers import Real
 from typing import Any, Literal
 
@@ -19,6 +20,7 @@ from .._log._estimator import names_of
 from .._log._reader import read, take_target
 from .._log._roles import (
     FIT_ROLES,
+    ROLES,
     is_frame,
     is_role,
     numbers,
@@ -245,6 +247,8 @@ def examined_pairs(
 
     ``from_trust`` are the clicks that it would have if it were irrelevant.
     """
+    _refuse_other_roles(y, caller)
+    _refuse_trust_beside_estimators(trust, propensity)
 
     def count(X, y):
         return _counted_in_engine(X, y, propensity, None, False)
@@ -265,6 +269,29 @@ def examined_pairs(
         per_impression = label_table(log, chance * log.weight)["label"]
         table[name] = per_impression * table["impressions"]
     return table
+
+
+def _refuse_other_roles(y, caller):
+    """Raise an error if y names a role other than the click, whose values may pass for clicks."""
+    # Grades of people, above all: those of 0 and 1 would be taken without a word.
+    is_other = isinstance(y, str) and y != "click" and y in ROLES
+    if is_other:
+        raise ValueError(
+            f"y is {y!r}, the name of another role, and {caller} counts clicks in examinations. "
+            "Pass y='click', or the name that the column of clicks has."
+        )
+
+
+def _refuse_trust_beside_estimators(trust, propensity):
+    """Raise an error if propensities that know nothing of trust would stand beside it."""
+    is_learned = hasattr(propensity, "fit") or isinstance(propensity, Mapping)
+    if trust is not None and is_learned:
+        raise ValueError(
+            f"trust is given, and propensity learns examination by {propensity!r}, for which "
+            "only relevant documents are clicked; expected numbers that were learned together. "
+            "Pass alpha and beta of trust_ of skultr.rankers.AffineRanker as propensity and "
+            "trust, or trust=None."
+        )
 
 
 def _chance_by_trust(log, trust):

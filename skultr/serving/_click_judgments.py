@@ -10,7 +10,7 @@ import pandas as pd
 from .._base._sklearn import validate_params
 from .._base._typing import AnyFrame, ArrayLike, Column, Estimator
 from .._log._dataset import ClickDataset
-from .._log._segments import encode
+from .._log._segments import TINY, encode
 from ..propensity._relevance_labels import examined_pairs
 from ..propensity._source import PROPENSITY_CONSTRAINT
 from ._thresholds import FEWEST_EXAMINATIONS, PRIOR_EXAMINATIONS
@@ -53,10 +53,16 @@ def click_judgments(
         Where the chance of examination comes from, as in
         :func:`~skultr.propensity.relevance_labels`. Of a click model, such as
         :class:`~skultr.click_models.UBMModel`, only the examination is read.
+        Numbers are taken as they are: 1 is a document that everyone looks at. The largest, or
+        with ``trust`` the largest sum of both, should be about 1. Half of all propensities make
+        ratings about twice as large, which no comparison with ``gain="linear"`` shows, but also
+        half the examinations: more pairs are unrated, and the prior counts more.
     trust : array-like of shape (n_positions,), default=None
         Chance of a click on an irrelevant document at each position, by users who trust the
         order: ``beta`` of ``trust_`` of :class:`~skultr.rankers.AffineRanker`, whose ``alpha`` is
-        then the ``propensity``. None: irrelevant documents are not clicked.
+        then the ``propensity``, and as small as it is: a relevant document is clicked with the
+        chance alpha + beta. None: irrelevant documents are not clicked. An estimator as
+        ``propensity`` knows nothing of trust, and is refused beside it.
     sample_weight : array-like of shape (n_rows,), default=None
         Multiplies ``impressions``.
 
@@ -69,7 +75,8 @@ def click_judgments(
         - ``examinations``, the sum of the propensities of its impressions;
         - ``relevance``, the rating, at least 0, and NaN with less than one examination: metrics
           and exports leave such a pair out;
-        - ``standard_error`` of the rating, by the number of clicks alone;
+        - ``standard_error`` of the rating, by the number of clicks alone: above 0 in any log
+          with clicks;
         - ``prior_share``, from 0 to 0.5: how much of the rating is the mean of the query.
 
         A document that was never shown has no row: it is unrated, not irrelevant.
@@ -77,8 +84,9 @@ def click_judgments(
     Raises
     ------
     ValueError
-        If a role is missing or invalid, y is another outcome than the click, or ``trust`` covers
-        fewer positions than the log, or is no chance.
+        If a role is missing or invalid, y is another outcome than the click or the name of
+        another role, such as ``"relevance"``, or ``trust`` covers fewer positions than the log,
+        is no chance, or stands beside an estimator.
 
     See Also
     --------
@@ -99,6 +107,21 @@ def click_judgments(
     :math:`m` the mean over the documents d of the query. In :math:`m` much examined documents
     count little more than others. Weighed by examinations it would be the mean of what production
     put on top, and ratings of rarely shown documents would be too high.
+
+    The ``standard_error`` is the root of the mean squared distance of the relevance from
+    :math:`r`, given the clicks. For it alone, the prior of the relevance is exponential: all that
+    is known before is its mean. Then the relevance has a gamma posterior, and
+
+    .. math::
+        s^2 = (1 + c' + B)\, v^2 + (r - (1 + c')\, v)^2, \qquad
+        v = \frac{m'}{1 + m' E}, \qquad
+        m' = \frac{(1 + c'_q)\, m_0}{1 + m_0 E_q},
+
+    where :math:`c' = \max(0, c - B)`, :math:`c'_q` and :math:`E_q` are its sum and that of
+    :math:`E` over the query, and :math:`m_0` the clicks per examination of the log. So the error
+    is above 0 where nobody clicked, unless the whole log has no click. Two standard errors held
+    90, 91, 94 and 95 % of the relevances after 1, 2, 5 and 20 examinations, where ten documents
+    of a query had relevances of Beta(1, 6). The error of the propensities is not in it.
 
     *They decide only large differences.* Of 408 pairs of rankings of 48 simulated logs
     :func:`~skultr.evaluation.compare_rankers` decided 56 %, and was right in 98 % of these (COEC:
@@ -131,8 +154,7 @@ def click_judgments(
     mean = _mean_of_query(table["qid"], relevant_clicks, examinations, known)
     # Fewer clicks than trust alone explains say that the document is irrelevant.
     rating = ((relevant_clicks + strength * mean) / known).clip(lower=0)
-    # Clicks are about Poisson; those by trust add variance and no relevance.
-    error = np.sqrt(rating * known + from_trust) / known
+    error = _standard_error(table, rating, from_trust)
     found = table.assign(
         relevance=rating,
         standard_error=error,
@@ -153,3 +175,28 @@ def _mean_of_query(qid, clicks, examinations, known):
     # A query that nobody examined has no pair with a rating.
     mean = total / np.where(weight > 0, weight, 1.0)
     return mean[query]
+
+
+def _standard_error(table, rating, from_trust):
+    """How far the rating is from the relevance by the clicks: above 0 in a log with clicks."""
+    examinations = table["examinations"]
+    # More clicks by trust than clicks do not tell more than none do.
+    relevant_clicks = (table["clicks"] - from_trust).clip(lower=0)
+    query, ids = encode(table["qid"].to_numpy())
+    n_clicks = np.bincount(query, relevant_clicks, len(ids))
+    n_examinations = np.bincount(query, examinations, len(ids))
+    # Clicks by trust count here: without them the mean of a log with clicks might be 0.
+    mean_of_log = table["clicks"].sum() / max(examinations.sum(), TINY)
+    # What the log says of the query is what the query says of the document.
+    mean = (1 + n_clicks) * _posterior_scale(mean_of_log, n_examinations)
+    scale = _posterior_scale(mean[query], examinations)
+    # Clicks by trust add variance and no relevance.
+    variance = (1 + relevant_clicks + from_trust) * scale**2
+    # The prior of the rating is another: its mean is not that of this posterior.
+    distance = rating - (1 + relevant_clicks) * scale
+    return np.sqrt(variance + distance**2)
+
+
+def _posterior_scale(mean, examinations):
+    """Scale of the gamma posterior of a rate whose prior is exponential, with this mean."""
+    return mean / (1 + mean * examinations)

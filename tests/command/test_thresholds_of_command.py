@@ -1,12 +1,14 @@
 """Each number that decides something, on both sides."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
 
 from skultr import describe_log
 from skultr.command._thresholds import MOST_ROWS
-from skultr.command._verdict import _compare
+from skultr.command._verdict import _compare, _level
 
 
 def _log(**columns):
@@ -73,6 +75,17 @@ def test_few_queries_compare_no_model(n_queries, is_compared):
     text, better = _compare(_ByPosition(), log, np.array([1.0, 0.5]))
     assert ("too few queries" not in text) == is_compared
     assert (better is not None) == is_compared
+
+
+@pytest.mark.parametrize(("n_clicks", "level"), [(62, "chance"), (63, "yes")])
+def test_differences_by_chance_support_no_judgments(n_clicks, level):
+    """Of 100 clicks on two equally good documents, one has 63 or more in 1 % of logs."""
+    judged = pd.DataFrame(
+        {"qid": 1, "clicks": [n_clicks, 100 - n_clicks], "relevance": [0.6, 0.4]}
+    )
+    judged["examinations"] = 99.0
+    graph = SimpleNamespace(is_connected=True)
+    assert _level("All connected", graph, pd.Series({0: 1, 3: 1}), judged) == level
 
 
 def _numbered(n_pages=300, lost=0.0):

@@ -7,6 +7,7 @@ import pytest
 
 from skultr.click_models import UBMModel
 from skultr.evaluation import compare_rankers
+from skultr.exceptions import ClickDataWarning
 from skultr.metrics import ndcg_score
 from skultr.propensity import RegressionEMPropensity, relevance_labels
 from skultr.serving import click_judgments
@@ -135,13 +136,90 @@ def test_a_query_without_clicks_has_ratings_of_0():
     X = pd.DataFrame(columns).assign(impressions=9)
     judged = click_judgments(X, [0, 0, 3], propensity=CURVE)
     assert judged["relevance"].tolist()[:2] == [0, 0]
-    assert judged["standard_error"].tolist()[:2] == [0, 0]
+
+
+def relevances_and_judgments(n_examinations, n_queries=1_500, n_docs=10):
+    """Clicks of documents examined equally often, of relevances of mean 1 / 7."""
+    rng = np.random.default_rng(0)
+    n_pairs = n_queries * n_docs
+    relevance = rng.beta(1, 6, n_pairs)
+    rate = rng.binomial(n_examinations, relevance) / n_examinations
+    X = pd.DataFrame(
+        {
+            "qid": np.repeat(np.arange(n_queries), n_docs),
+            "doc": np.tile(np.arange(n_docs), n_queries),
+            "position": 1,
+            "impressions": n_examinations,
+        }
+    )
+    return relevance, click_judgments(X, rate, propensity=[1.0])
+
+
+@pytest.mark.parametrize(("n_examinations", "measured"), [(1, 90), (2, 91), (5, 94), (20, 95)])
+def test_two_standard_errors_hold_the_relevance(n_examinations, measured):
+    """Of a unimodal distribution, 8 / 9 lie within two root mean squares about any point."""
+    relevance, judged = relevances_and_judgments(n_examinations)
+    distance = (judged["relevance"] - relevance).abs()
+    error = judged["standard_error"]
+    held = np.mean(distance < 2 * error)
+    by_chance = 3 * np.sqrt(8 / 81 / len(relevance))
+    assert held > 8 / 9 - by_chance
+    assert round(100 * held) == measured  # as the docstring says
+    # On average it is as large as it says, within a seventh.
+    ratio = np.sqrt(np.mean(error**2) / np.mean(distance**2))
+    assert 6 / 7 < ratio < 7 / 6
+    assert error.min() > 0
+
+
+def test_the_standard_error_is_the_one_of_the_notes():
+    X = pd.DataFrame({"qid": [1, 1, 2], "doc": ["a", "b", "a"], "position": 1, "impressions": 4})
+    judged = click_judgments(X, [0.5, 0.0, 0.0], propensity=[0.8], trust=[0.1])
+    of_log = 2 / (3 * 3.2)
+    of_query = np.array([2.6, 2.6, 1.0]) * of_log / (1 + of_log * np.array([6.4, 6.4, 3.2]))
+    scale = of_query / (1 + of_query * 3.2)
+    shape = np.array([2.6, 1.0, 1.0])
+    distance = judged["relevance"] - shape * scale
+    expected = np.sqrt((shape + 0.4) * scale**2 + distance**2)
+    np.testing.assert_allclose(judged["standard_error"], expected)
+
+
+def test_the_standard_error_is_0_only_in_a_log_without_clicks():
+    X = pd.DataFrame({"qid": [1, 1, 2], "doc": ["a", "b", "a"], "position": 1, "impressions": 9})
+    by_trust_alone = click_judgments(X, [0.1, 0.0, 0.0], propensity=[0.5], trust=[0.5])
+    assert by_trust_alone["standard_error"].min() > 0
+    with pytest.warns(ClickDataWarning, match="no click"):
+        without = click_judgments(X, [0.0, 0.0, 0.0], propensity=[0.5])
+    assert without["standard_error"].tolist() == [0, 0, 0]
 
 
 def test_fewer_clicks_than_by_trust_alone_are_a_rating_of_0():
     X = pd.DataFrame({"qid": 1, "doc": ["a", "b"], "position": [1, 2], "impressions": 100})
     judged = click_judgments(X, [0.5, 0.01], propensity=[0.6, 0.4], trust=[0.2, 0.1])
     assert judged["relevance"].iloc[1] == 0 < judged["relevance"].iloc[0]
+
+
+def test_grades_are_no_clicks_in_engines_either():
+    log = shop(n_sessions=20)[0].assign(relevance=1)
+    with pytest.raises(ValueError, match="name of another role"):
+        click_judgments(pl.from_pandas(log).lazy(), "relevance", propensity=CURVE)
+
+
+def test_clicks_may_have_another_name():
+    log, *_ = shop(n_sessions=500)
+    expected = click_judgments(log, "click", propensity=CURVE)
+    found = click_judgments(log.rename(columns={"click": "opened"}), "opened", propensity=CURVE)
+    pd.testing.assert_frame_equal(found, expected)
+
+
+def test_half_of_all_propensities_double_ratings_and_halve_examinations():
+    log, *_ = shop(n_queries=5, n_sessions=20_000)
+    whole = click_judgments(log, "click", propensity=CURVE)
+    half = click_judgments(log, "click", propensity=CURVE / 2)
+    assert half["relevance"].count() < whole["relevance"].count()
+    np.testing.assert_allclose(half["examinations"], whole["examinations"] / 2)
+    sure = whole["examinations"] > 200
+    ratio = half["relevance"][sure] / whole["relevance"][sure]
+    assert ratio.between(1.9, 2.1).all()
 
 
 @pytest.mark.parametrize("frame", [pl.from_pandas, lambda X: pl.from_pandas(X).lazy()])
@@ -179,7 +257,11 @@ def test_weights_multiply_impressions_as_for_labels():
         ({"trust": [0.1, 1.0]}, "from 0 to below 1"),
         ({"propensity": None}, "No propensities given"),
         ({"propensity": [1.0]}, "positions up to 2"),
+        ({"trust": [0.1, 0.1], "propensity": UBMModel()}, r"learns examination by UBMModel\(\)"),
+        ({"trust": [0.1, 0.1], "propensity": {1: UBMModel()}}, "learns examination by"),
         ({"y": "outcome_x"}, "another outcome than the click"),
+        ({"y": "relevance"}, "'relevance', the name of another role"),
+        ({"y": "production"}, "'production', the name of another role"),
         ({"X": pd.DataFrame({"qid": [1], "position": [1]}), "y": [1]}, "column 'doc'"),
     ],
 )
