@@ -67,6 +67,12 @@ case(
     lambda: compare_judgments(BOTH, by="kind", n_resamples=9),
     lambda: compare_judgments(BOTH, by=dict.fromkeys(PAIRS["qid"], "all"), n_resamples=9),
 )
+CLICKED = click_judgments(LOG, "click", propensity=CURVE)
+case(
+    ("has the column 'prior_share'", "if these are, drop the column 'prior_share'"),
+    lambda: compare_judgments(CLICKED, X, LOG["click"], propensity=CURVE, n_resamples=9),
+    lambda: compare_judgments(PEOPLE, X, LOG["click"], propensity=CURVE, n_resamples=9),
+)
 KINDS = X.assign(outcome_kind=np.arange(len(X)) % 2)
 case(
     ("is missing or has several values in the query", "expected one value in all rows of a query"),

@@ -15,12 +15,13 @@ from scipy.stats import t as student
 from sklearn.utils import check_random_state
 
 from .._base._sklearn import Interval, validate_params
+from .._base._texts import id_text
 from .._base._typing import ArrayLike, Column, Estimator, Frame, RandomState
 from .._log._dataset import ClickDataset
-from .._log._roles import is_frame, read_column
+from .._log._judgment_tables import refuse_labels_of_clicks
+from .._log._roles import column_names, is_frame, read_column
 from ..exceptions import ClickDataWarning, warn_user
 from ..metrics._query_means import bootstrap, ratio_interval, ratio_of_sums
-from ..metrics._scorers import id_text
 from ..propensity._source import PROPENSITY_CONSTRAINT
 from ._judged_pairs import (
     PairWeights,
@@ -155,6 +156,7 @@ def compare_judgments(
     ------
     ValueError
         If a table lacks a column, gives one document two ratings or has infinite ones; X is there
+        and a table comes from clicks, by its column ``prior_share`` or ``label``; X is there
         without y, or without propensities; judgments are called "clicks"; there is
         nothing to compare; no two sources share a query with two documents; ``baseline`` is none
         of the judgments, or has no third party; or ``by`` is no column of X, differs within a
@@ -283,6 +285,8 @@ class _Sources:
 
     def __init__(self, judgments, X, y, propensity):
         _check_names(judgments, X)
+        if X is not None:
+            _refuse_clicks(judgments)
         self.judges = {name: read_judge(frame, name) for name, frame in judgments.items()}
         self.clicks = None
         if X is not None:
@@ -332,6 +336,13 @@ def _check_names(judgments, X):
             f"There is nothing to compare {names[0]!r} with; expected a log and its clicks, or "
             "a second table of judgments."
         )
+
+
+def _refuse_clicks(judgments):
+    """Raise an error if judgments were made of clicks, which they stand beside here."""
+    for name, frame in judgments.items():
+        if is_frame(frame):
+            refuse_labels_of_clicks(column_names(frame), f"The table of judgments {name!r}")
 
 
 def _check_baseline(sources, baseline):

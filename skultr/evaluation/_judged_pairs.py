@@ -14,11 +14,11 @@ import pandas as pd
 from scipy.stats import kendalltau, norm
 
 from .._base._progress import progress
+from .._base._texts import id_text
 from .._base._typing import Floats
 from .._log._reader import in_memory, read, take_clicks
 from .._log._roles import FIT_ROLES, as_numbers, is_frame
 from .._log._segments import TINY, as_array, encode, offsets_from_sorted
-from ..metrics._scorers import id_text
 from ..propensity._source import RowsOfLog, no_propensities, propensities
 
 #: What names a document.

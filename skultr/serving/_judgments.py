@@ -17,12 +17,10 @@ from .._base._comments import Comments, ids_of
 from .._base._sklearn import StrOptions, validate_params
 from .._base._texts import id_text, normal_text
 from .._base._typing import Frame
+from .._log._judgment_tables import OF_CLICKS
 from .._log._roles import is_frame
 from ..exceptions import ClickDataWarning, warn_user
 from ._thresholds import BEST_DOCUMENTS
-
-#: The column by which judgments from clicks are told from those of people.
-_OF_CLICKS = "prior_share"
 
 
 @validate_params(
@@ -105,7 +103,7 @@ def export_judgments(
     """
     frame = nw.from_native(judgments if is_frame(judgments) else pd.DataFrame(), eager_only=True)
     _refuse_labels(frame)
-    is_of_clicks = {_OF_CLICKS, "relevance"} <= {*frame.columns}
+    is_of_clicks = {OF_CLICKS, "relevance"} <= {*frame.columns}
     described = "Ratings of documents for queries, written by skultr."
     if is_of_clicks and len(frame):
         described = _in_words(frame)
@@ -141,7 +139,7 @@ def _rated(frame, described):
 
 def _in_words(frame):
     """What judgments from clicks are, and how much of them is prior, in up to 250 characters."""
-    prior_share = frame[_OF_CLICKS].cast(nw.Float64).to_numpy()
+    prior_share = frame[OF_CLICKS].cast(nw.Float64).to_numpy()
     is_rated = np.isfinite(prior_share)
     n_unrated = np.count_nonzero(~is_rated)
     prior = np.mean(prior_share[is_rated]) if is_rated.any() else 0.0

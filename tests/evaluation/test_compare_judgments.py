@@ -13,7 +13,8 @@ from skultr.click_models import PBMModel
 from skultr.evaluation import compare_judgments
 from skultr.evaluation._judged_pairs import PairWeights, queries_by_clicks
 from skultr.exceptions import ClickDataWarning
-from skultr.propensity import InterventionHarvesting
+from skultr.propensity import InterventionHarvesting, relevance_labels
+from skultr.serving import click_judgments
 
 EXAMINATION = 1 / np.arange(1, 11)
 
@@ -314,6 +315,22 @@ def test_bad_input_is_named(judgments, settings, message):
     world = World(n_queries=3)
     with pytest.raises(ValueError, match=message):
         world.compare(judgments, **settings)
+
+
+@pytest.mark.parametrize("make", [click_judgments, relevance_labels])
+def test_what_clicks_made_proves_nothing_beside_them(make):
+    world = World(n_queries=20)
+    of_clicks = make(world.log, world.clicks, propensity=EXAMINATION)
+    judgments = {"people": world.judge(noise=1), "a": of_clicks}
+    with pytest.raises(ValueError, match=r"'a' has the column .*beside them they prove nothing"):
+        world.compare(judgments, baseline="people")
+
+
+def test_judgments_of_clicks_are_compared_with_people_without_the_log():
+    world = World(n_queries=20)
+    of_clicks = click_judgments(world.log, world.clicks, propensity=EXAMINATION)
+    found = compare_judgments({"people": world.judge(), "a": of_clicks}, n_resamples=9).table
+    assert found[["judge", "reference"]].to_numpy().tolist() == [["a", "people"]]
 
 
 def test_raters_who_share_no_document_are_told():
