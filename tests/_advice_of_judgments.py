@@ -65,7 +65,13 @@ case(
 case(
     ("names a column of X, which is no frame here", "expected a mapping from qid to kind"),
     lambda: compare_judgments(BOTH, by="kind", n_resamples=9),
-    lambda: compare_judgments(BOTH, by=dict.fromkeys(PAIRS["qid"], "all"), n_resamples=9),
+    lambda: compare_judgments(BOTH, by=dict.fromkeys(PAIRS["qid"], "few"), n_resamples=9),
+)
+case(
+    ("propensity is there, and X is not", "or leave propensity out"),
+    lambda: compare_judgments(BOTH, propensity=CURVE),
+    lambda: compare_judgments(BOTH, X, LOG["click"], propensity=CURVE, n_resamples=9),
+    lambda: compare_judgments(BOTH, n_resamples=9),
 )
 CLICKED = click_judgments(LOG, "click", propensity=CURVE)
 case(
