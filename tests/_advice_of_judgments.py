@@ -9,7 +9,7 @@ from skultr.click_models import UBMModel
 from skultr.evaluation import compare_judgments
 from skultr.metrics import RankingScorer
 from skultr.rankers import EnsembleRanker
-from skultr.serving import click_judgments, read_judgments
+from skultr.serving import click_judgments, export_judgments, read_judgments
 
 from ._advice_cases import CURVE, LOG, N_DOCS, X, case, ranker
 
@@ -74,7 +74,19 @@ case(
 case(
     ("names a column of X, which is no frame here", "expected a mapping from qid to kind"),
     lambda: compare_judgments(BOTH, by="kind", n_resamples=9),
-    lambda: compare_judgments(BOTH, by=dict.fromkeys(PAIRS["qid"], "all"), n_resamples=9),
+    lambda: compare_judgments(BOTH, by=dict.fromkeys(PAIRS["qid"], "few"), n_resamples=9),
+)
+case(
+    ("propensity is there, and X is not", "or leave propensity out"),
+    lambda: compare_judgments(BOTH, propensity=CURVE),
+    lambda: compare_judgments(BOTH, X, LOG["click"], propensity=CURVE, n_resamples=9),
+    lambda: compare_judgments(BOTH, n_resamples=9),
+)
+CLICKED = click_judgments(LOG, "click", propensity=CURVE)
+case(
+    ("has the column 'prior_share'", "if these are, drop the column 'prior_share'"),
+    lambda: compare_judgments(CLICKED, X, LOG["click"], propensity=CURVE, n_resamples=9),
+    lambda: compare_judgments(PEOPLE, X, LOG["click"], propensity=CURVE, n_resamples=9),
 )
 KINDS = X.assign(outcome_kind=np.arange(len(X)) % 2)
 case(
@@ -112,6 +124,24 @@ case(
     lambda: click_judgments(LOG, "click", propensity=UBMModel(), trust=TRUST["beta"]),
     lambda: click_judgments(LOG, "click", propensity=TRUST["alpha"], trust=TRUST["beta"]),
     lambda: click_judgments(LOG, "click", propensity=UBMModel()),
+)
+
+# To files ---------------------------------------------------------------------------------
+SCALE = "pass a mapping from the lowest rating of each grade"
+case(
+    ("whose limits are found for judgments from clicks", SCALE),
+    lambda: export_judgments(PEOPLE, "trec", grades=(0, 1)),
+    lambda: export_judgments(PEOPLE, "trec"),
+    lambda: export_judgments(PEOPLE, "trec", grades={0: 0, 1: 1, 10: 2, 100: 3}),
+)
+BELOW = PEOPLE.assign(relevance=PEOPLE["relevance"] - 1)
+case(
+    ("below 0 it is read as not judged", "or give pairs that nobody judged no rating"),
+    lambda: export_judgments(BELOW, "trec"),
+    lambda: export_judgments(BELOW, "trec", grades={-1: 0, 0: 1, 1: 2}),
+    lambda: export_judgments(
+        BELOW.assign(relevance=BELOW["relevance"].where(BELOW["relevance"] >= 0)), "trec"
+    ),
 )
 
 # From files -------------------------------------------------------------------------------

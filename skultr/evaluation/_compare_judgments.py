@@ -15,12 +15,13 @@ from scipy.stats import t as student
 from sklearn.utils import check_random_state
 
 from .._base._sklearn import Interval, validate_params
+from .._base._texts import id_text
 from .._base._typing import ArrayLike, Column, Estimator, Frame, RandomState
 from .._log._dataset import ClickDataset
-from .._log._roles import is_frame, read_column
-from ..exceptions import ClickDataWarning, warn_user
+from .._log._judgment_tables import refuse_labels_of_clicks
+from .._log._roles import column_names, is_frame, read_column
+from ..exceptions import ClickDataWarning, python_value, warn_user
 from ..metrics._query_means import bootstrap, ratio_interval, ratio_of_sums
-from ..metrics._scorers import id_text
 from ..propensity._source import PROPENSITY_CONSTRAINT
 from ._judged_pairs import (
     PairWeights,
@@ -35,6 +36,8 @@ from ._thresholds import FREQUENT, KEPT, LEAST_QUERIES
 CLICKS = "clicks"
 #: Names that no judgments can have, because columns beside their ratings have them.
 _TAKEN = {CLICKS, "qid", "doc", "impressions", "examinations"}
+#: What names a document.
+_KEYS = ["qid", "doc"]
 #: The kind of all queries.
 _ALL = "all"
 
@@ -122,8 +125,9 @@ def compare_judgments(
     ----------
     judgments : dict of str to DataFrame, or DataFrame
         Tables with the columns ``qid``, ``doc`` and ``relevance``, one row per document of a
-        query; or one table, which is called "judgments". Rows without a rating count as not
-        judged. Ratings are compared by their order; ``kappa`` alone reads their distances.
+        query; or one table, which is called "judgments". Ratings are finite and at least 0; rows
+        without one count as not judged. Ratings are compared by their order;
+        ``kappa`` alone reads their distances.
     X : frame or ClickDataset, default=None
         The click log with the roles ``qid``, ``doc``, ``position`` and, if present, ``session``,
         ``user``, ``impressions``, ``propensity``. Features are not read. Its ids are matched with
@@ -154,11 +158,13 @@ def compare_judgments(
     Raises
     ------
     ValueError
-        If a table lacks a column, gives one document two ratings or has infinite ones; X is there
-        without y, or without propensities; judgments are called "clicks"; there is
-        nothing to compare; no two sources share a query with two documents; ``baseline`` is none
-        of the judgments, or has no third party; or ``by`` is no column of X, differs within a
-        query, or lacks a query.
+        If a table lacks a column, or gives one document two ratings. If a rating is no number, is
+        infinite or below 0. If X is there without y or without propensities, or if a table beside
+        it comes from clicks, by its column ``prior_share`` or ``label``. If y or ``propensity``
+        are there without X. If judgments are called "clicks", or a kind "all". If there is
+        nothing to compare: the message counts what is lacking first. If ``baseline`` is none of
+        the judgments, or has no third party. If ``by`` is no column of X, differs within a query,
+        or lacks a query.
 
     Warns
     -----
@@ -283,6 +289,10 @@ class _Sources:
 
     def __init__(self, judgments, X, y, propensity):
         _check_names(judgments, X)
+        if X is None:
+            _refuse_clicks_without_log(y, propensity)
+        else:
+            _refuse_ratings_of_clicks(judgments)
         self.judges = {name: read_judge(frame, name) for name, frame in judgments.items()}
         self.clicks = None
         if X is not None:
@@ -299,17 +309,17 @@ class _Sources:
         # Queries that the reference does not order say nothing.
         return found[found["size"] > 0]
 
+    def table(self, name):
+        """The documents of one source; the ratings of a judge under its name."""
+        if name == CLICKS:
+            return self.clicks
+        return self.judges[name].rename(columns={"relevance": name})
+
     def shared(self, names):
-        """Documents that all of these sources have; the ratings of a judge under its name."""
-        tables = []
-        for name in names:
-            if name == CLICKS:
-                tables.append(self.clicks)
-            else:
-                tables.append(self.judges[name].rename(columns={"relevance": name}))
-        shared = tables[0]
-        for table in tables[1:]:
-            shared = shared.merge(table, on=["qid", "doc"])
+        """Documents that all of these sources have."""
+        shared = self.table(names[0])
+        for name in names[1:]:
+            shared = shared.merge(self.table(name), on=_KEYS)
         return shared
 
 
@@ -332,6 +342,23 @@ def _check_names(judgments, X):
             f"There is nothing to compare {names[0]!r} with; expected a log and its clicks, or "
             "a second table of judgments."
         )
+
+
+def _refuse_clicks_without_log(y, propensity):
+    """Raise an error if there is something to say about clicks, and no log."""
+    for name, value in (("y", y), ("propensity", propensity)):
+        if value is not None:
+            raise ValueError(
+                f"{name} is there, and X is not: without a log, judgments are compared with each "
+                f"other. Pass the log as X, or leave {name} out."
+            )
+
+
+def _refuse_ratings_of_clicks(judgments):
+    """Raise an error if judgments were made of clicks, which they stand beside here."""
+    for name, frame in judgments.items():
+        if is_frame(frame):
+            refuse_labels_of_clicks(column_names(frame), f"The table of judgments {name!r}")
 
 
 def _check_baseline(sources, baseline):
@@ -359,17 +386,45 @@ def _shared_queries(sources, baseline):
         if len(queries):
             found.append((judge, reference, queries))
         else:
-            lacking.append(f"{judge!r} and {reference!r}")
+            lacking.append(_what_is_lacking(sources, judge, reference))
     if lacking:
-        message = (
-            f"{', '.join(lacking)} share no query with two documents that the latter orders. "
-            "Compare the spelling of qid and doc in both (read_judgments(..., queries=) compares "
-            "queries in lower case)."
-        )
+        # What one source lacks keeps it from all others.
+        reasons = "; ".join(dict.fromkeys(lacking))
         if not found:
-            raise ValueError(message)
-        warn_user(message, ClickDataWarning)
+            raise ValueError(f"There is nothing to compare: {reasons}.")
+        warn_user(f"Not all sources are compared: {reasons}.", ClickDataWarning)
     return found
+
+
+def _what_is_lacking(sources, judge, reference):
+    """The first that a judge and a reference lack, of all that a comparison needs."""
+    for name in (judge, reference):
+        if sources.table(name).empty:
+            return f"{name!r} rates no document; expected numbers in the column relevance"
+    if reference == CLICKS and not sources.clicks["clicks"].any():
+        return "the log has no click; expected clicks in y"
+    both = f"{judge!r} and {reference!r}"
+    shared = sources.shared([judge, reference])
+    if shared.empty:
+        examples = [tuple(sources.table(name)[_KEYS].iloc[0]) for name in (judge, reference)]
+        return (
+            f"{both} share no document of a query: they have {examples[0]} and {examples[1]}, for "
+            "example. Compare the spelling of qid and doc in both (read_judgments(..., queries=) "
+            "compares queries in lower case)"
+        )
+    n_docs = shared["qid"].value_counts()
+    n_queries = np.count_nonzero(n_docs > 1)
+    if n_queries == 0:
+        return (
+            f"{both} share one document in each of {len(n_docs)} queries, and documents are "
+            "compared within queries. Judge more documents of these queries"
+        )
+    if reference == CLICKS:
+        return f"no document that {both} share was clicked. Judge documents with clicks"
+    return (
+        f"{reference!r} rates all documents alike in each of the {n_queries} queries in which it "
+        f"shares several with {judge!r}, and orders none. Judge more documents of these queries"
+    )
 
 
 def _pairs(sources, baseline):
@@ -395,10 +450,8 @@ def _third_parties(sources, baseline):
 # Kinds of queries ---------------------------------------------------------------------
 def _kinds(by, X, sources):
     """The kind of each query, by its id as text; None if there are none."""
-    if isinstance(by, Mapping):
-        return {id_text(qid, "qid"): kind for qid, kind in by.items()}
     if by is not None:
-        return _kinds_of_column(by, X)
+        return _given_kinds(by, X)
     if sources.clicks is None:
         return None
     impressions = sources.clicks.groupby("qid")["impressions"].sum()
@@ -408,6 +461,20 @@ def _kinds(by, X, sources):
     is_frequent = before < FREQUENT.value * impressions.sum()
     names = np.where(is_frequent, "frequent", "rare")
     return dict(zip(impressions.index, names, strict=True))
+
+
+def _given_kinds(by, X):
+    """The kinds of a mapping or a column."""
+    if isinstance(by, Mapping):
+        kinds = {id_text(qid, "qid"): kind for qid, kind in by.items()}
+    else:
+        kinds = _kinds_of_column(by, X)
+    if _ALL in kinds.values():
+        raise ValueError(
+            f"by has the kind {_ALL!r}, which is that of all queries together; expected another "
+            "name."
+        )
+    return kinds
 
 
 def _kinds_of_column(by, X):
@@ -423,7 +490,8 @@ def _kinds_of_column(by, X):
     if several.any() or table["kind"].isna().any():
         wrong = table["qid"][several | table["kind"].isna()].iloc[0]
         raise ValueError(
-            f"by={by!r} is missing or has several values in the query {wrong!r}; expected one "
+            f"by={by!r} is missing or has several values in the query "
+            f"{python_value(wrong)!r}; expected one "
             "value in all rows of a query."
         )
     texts = [id_text(qid, "qid") for qid in table["qid"]]

@@ -14,11 +14,13 @@ import pandas as pd
 from scipy.stats import kendalltau, norm
 
 from .._base._progress import progress
+from .._base._texts import id_text
 from .._base._typing import Floats
+from .._log._faults import count_of
 from .._log._reader import in_memory, read, take_clicks
 from .._log._roles import FIT_ROLES, as_numbers, is_frame
 from .._log._segments import TINY, as_array, encode, offsets_from_sorted
-from ..metrics._scorers import id_text
+from ..exceptions import python_value
 from ..propensity._source import RowsOfLog, no_propensities, propensities
 
 #: What names a document.
@@ -40,23 +42,45 @@ def read_judge(frame: Any, name: str) -> pd.DataFrame:
             f"The judgments {name!r} have the columns {frame.columns}; expected qid, doc and "
             f"relevance. Missing: {missing}."
         )
-    relevance = as_numbers(as_array(frame["relevance"]))
+    relevance = _ratings(as_array(frame["relevance"]), name)
     judged = np.flatnonzero(~np.isnan(relevance))
-    if np.isinf(relevance).any():
-        raise ValueError(f"The judgments {name!r} hold an infinite rating; expected numbers.")
     table = _ids_as_text(frame["qid"], frame["doc"], judged)
     table["relevance"] = relevance[judged]
     # Several rows of one document, as in a log, are one if they say the same.
     table = table.drop_duplicates()
     twice = table.duplicated(_KEYS, keep=False)
     if twice.any():
-        example = table[twice].head(2)
+        example = table[twice].sort_values(_KEYS, kind="stable").head(2)
+        some, other = (python_value(tuple(row)) for row in example.to_numpy())
         raise ValueError(
             f"The judgments {name!r} give one document of one query several ratings: "
-            f"{tuple(example.iloc[0])} and {tuple(example.iloc[1])}. Expected one; take their "
-            "mean, or pass each annotator as judgments of their own."
+            f"{some} and {other}. Expected one; take their mean, or pass each annotator as "
+            "judgments of their own."
         )
     return table
+
+
+def _ratings(raw, name):
+    """Ratings as numbers from 0, NaN where nobody judged."""
+    try:
+        relevance = as_numbers(raw)
+    except (TypeError, ValueError) as error:
+        given = pd.Series(raw, dtype=object).dropna()
+        is_number = pd.to_numeric(given, errors="coerce").notna()
+        # Complex numbers convert, and are no ratings.
+        example = python_value((given if is_number.all() else given[~is_number]).iloc[0])
+        raise ValueError(
+            f"The judgments {name!r} hold the rating {example!r}; expected numbers from 0, the "
+            "better the higher. Map grades in words to numbers."
+        ) from error
+    # Other readers take a negative grade for "not judged", or for an error.
+    wrong = relevance[np.isinf(relevance) | (relevance < 0)]
+    if len(wrong):
+        raise ValueError(
+            f"The judgments {name!r} hold the rating {wrong[0]:g} in {count_of(len(wrong), 'row')}"
+            "; expected finite numbers from 0, and a missing value where nobody judged."
+        )
+    return relevance
 
 
 def read_clicks(X: Any, y: Any, propensity: Any) -> pd.DataFrame:

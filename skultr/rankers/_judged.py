@@ -203,6 +203,7 @@ def _checked(judgments):
             f"judgments has no column {' and no '.join(map(repr, missing))}: its columns are "
             f"{names[:10]}. Expected 'qid', 'doc' and 'relevance'; rename them."
         )
+    refuse_labels_of_clicks(names, "judgments")
     columns = {"qid": read_role(judgments, "qid"), "relevance": read_role(judgments, "relevance")}
     if "doc" in names:
         columns["doc"] = read_role(judgments, "doc")

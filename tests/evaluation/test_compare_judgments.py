@@ -13,7 +13,8 @@ from skultr.click_models import PBMModel
 from skultr.evaluation import compare_judgments
 from skultr.evaluation._judged_pairs import PairWeights, queries_by_clicks
 from skultr.exceptions import ClickDataWarning
-from skultr.propensity import InterventionHarvesting
+from skultr.propensity import InterventionHarvesting, relevance_labels
+from skultr.serving import click_judgments
 
 EXAMINATION = 1 / np.arange(1, 11)
 
@@ -46,7 +47,9 @@ class World:
 
     def judge(self, noise=0.0, reversed_queries=()):
         rating = (self.grade + noise * self.rng.normal(size=self.grade.shape)).round()
-        rating[list(reversed_queries)] *= -1
+        rating -= rating.min()
+        wrong = list(reversed_queries)
+        rating[wrong] = rating.max() - rating[wrong]
         return self.rows(relevance=rating)
 
     def compare(self, judgments, **settings):
@@ -139,7 +142,7 @@ def test_position_bias_is_no_agreement():
     world = World(n_pages=1_000)
     world.grade = np.zeros_like(world.grade)
     judge = world.log.groupby(["qid", "doc"], as_index=False)["position"].mean()
-    judge["relevance"] = -judge.pop("position")
+    judge["relevance"] = 10 - judge.pop("position")
     chance = 0.3 * EXAMINATION[world.log["position"] - 1]
     world.clicks = world.rng.binomial(world.log["impressions"], chance)
     raw = world.compare(judge, propensity=np.ones(10)).table.loc[0]
@@ -299,14 +302,29 @@ ONE = pd.DataFrame({"qid": 1, "doc": [1, 2], "relevance": [0, 1]})
         ({"clicks": ONE}, {}, "'clicks', which is taken"),
         ({"a": [1, 2]}, {}, "'a' are a list; expected a frame"),
         ({"a": ONE.drop(columns="doc")}, {}, r"Missing: \['doc'\]"),
-        ({"a": ONE.assign(relevance=np.inf)}, {}, "infinite rating"),
-        ({"a": pd.concat([ONE, ONE.assign(relevance=2)])}, {}, "several ratings"),
-        ({"a": ONE.assign(qid="other")}, {}, "share no query with two documents"),
+        ({"a": ONE.assign(relevance=np.inf)}, {}, "'a' hold the rating inf in 2 rows"),
+        ({"a": ONE.assign(relevance=[1, -1])}, {}, "'a' hold the rating -1 in 1 row; expected"),
+        ({"a": ONE.assign(relevance=[1, "good"])}, {}, "'a' hold the rating 'good'; expected"),
+        ({"a": pl.from_pandas(ONE.assign(relevance="good"))}, {}, "'a' hold the rating 'good'"),
+        ({"a": ONE[:0]}, {}, "compare: 'a' rates no document"),
+        ({"a": ONE.assign(relevance=np.nan)}, {}, "compare: 'a' rates no document"),
+        ({"a": ONE[:1]}, {}, "share one document in each of 1 queries"),
+        (
+            {"a": pd.concat([ONE, ONE.assign(relevance=2)])},
+            {},
+            r"several ratings: \('1', '1', 0.0\) and \('1', '1', 2.0\)",
+        ),
+        (
+            {"a": ONE.assign(qid="other")},
+            {},
+            r"share no document of a query: they have \('other', '1'\) and \('0', '0'\).*spelling",
+        ),
         ({"a": ONE}, {"baseline": "b"}, "baseline='b' is none of the judgments"),
         ({"a": ONE}, {"baseline": "a"}, "a judge and a third party are needed"),
         ({"a": ONE}, {"propensity": None}, "No propensities given"),
         ({"a": ONE}, {"by": "device"}, "device"),
-        ({"a": ONE}, {"by": "position"}, "several values in the query"),
+        ({"a": ONE}, {"by": "position"}, "several values in the query 0; expected"),
+        ({"a": ONE}, {"by": {1: "all"}}, "the kind 'all', which is that of all queries"),
         ({"a": ONE}, {"by": {3: "x"}}, "no kind for the query '1'"),
     ],
 )
@@ -316,18 +334,59 @@ def test_bad_input_is_named(judgments, settings, message):
         world.compare(judgments, **settings)
 
 
+@pytest.mark.parametrize("make", [click_judgments, relevance_labels])
+def test_what_clicks_made_proves_nothing_beside_them(make):
+    world = World(n_queries=20)
+    of_clicks = make(world.log, world.clicks, propensity=EXAMINATION)
+    judgments = {"people": world.judge(noise=1), "a": of_clicks}
+    with pytest.raises(ValueError, match=r"'a' has the column .*beside them they prove nothing"):
+        world.compare(judgments, baseline="people")
+
+
+def test_judgments_of_clicks_are_compared_with_people_without_the_log():
+    world = World(n_queries=20)
+    of_clicks = click_judgments(world.log, world.clicks, propensity=EXAMINATION)
+    found = compare_judgments({"people": world.judge(), "a": of_clicks}, n_resamples=9).table
+    assert found[["judge", "reference"]].to_numpy().tolist() == [["a", "people"]]
+
+
 def test_raters_who_share_no_document_are_told():
     world = World(n_queries=40)
     first = world.judge(noise=0.5)
     judgments = {name: world.judge(noise=0.5) for name in ("anna", "boris")}
     judgments["anna"] = first[first["qid"] < 20]
     judgments["chris"] = first[first["qid"] >= 20]
-    with pytest.warns(ClickDataWarning, match="'chris' and 'anna' share no query"):
+    with pytest.warns(ClickDataWarning, match="'chris' and 'anna' share no document of"):
         found = compare_judgments(judgments, baseline="anna", n_resamples=99)
     pairs = found.table[["judge", "reference"]].apply(tuple, axis=1)
     assert {*pairs} == {("boris", "anna"), ("chris", "boris")}
     assert (found.stand_ins["verdict"] == "cannot tell").all()
     assert (found.stand_ins["n_queries"] == 0).all()
+
+
+def test_what_is_lacking_first_is_named():
+    """Spelling is blamed for documents alone that nobody shares."""
+    alike = ONE.assign(relevance=1)
+    with pytest.raises(ValueError, match="'a' rates all documents alike in each of the 1 queries"):
+        compare_judgments({"a": alike, "b": ONE})
+    log = pd.DataFrame({"qid": [1, 1, 2], "doc": [1, 2, 1], "position": [1, 2, 1]})
+    with pytest.raises(ValueError, match="no document that 'a' and 'clicks' share was clicked"):
+        compare_judgments({"a": ONE}, log, [0, 0, 1], propensity=[1.0, 0.5])
+    with (
+        pytest.warns(ClickDataWarning, match="has no click"),
+        pytest.raises(ValueError, match="compare: the log has no click"),
+    ):
+        compare_judgments({"a": ONE}, log, [0, 0, 0], propensity=[1.0, 0.5])
+    empty = ONE.assign(relevance=np.nan)
+    with pytest.warns(ClickDataWarning, match=r"compared: 'c' rates no document; [^;]*\.$"):
+        found = compare_judgments({"a": ONE, "b": ONE, "c": empty}, n_resamples=9).table
+    assert found["judge"].tolist() == ["b"]
+
+
+@pytest.mark.parametrize("given", [{"y": [0, 1]}, {"propensity": [1.0, 0.5]}])
+def test_clicks_without_their_log_are_not_ignored(given):
+    with pytest.raises(ValueError, match=f"{next(iter(given))} is there, and X is not"):
+        compare_judgments({"a": ONE, "b": ONE}, **given)
 
 
 def test_judgments_alone_need_each_other():
