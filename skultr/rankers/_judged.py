@@ -16,6 +16,7 @@ from .._base._typing import Floats, Ints
 from .._log._clicklog import ClickLog
 from .._log._documents import FeatureTable
 from .._log._faults import count_of
+from .._log._judgment_tables import refuse_labels_of_clicks
 from .._log._roles import column_names, is_frame, is_on_disk, read_role
 from .._log._segments import encode, offsets_from_sorted, pair_codes
 from ..exceptions import ClickDataWarning, python_value, warn_user

@@ -141,8 +141,8 @@ def _refuse_scale_of_clicks(grades):
     if grades is not None and not isinstance(grades, Mapping):
         raise ValueError(
             f"grades is the sequence {np.asarray(grades).tolist()}, whose limits are found for "
-            "judgments from clicks; these have a scale of their own. Leave grades out to write the "
-            "ratings as they are, or pass a mapping from the lowest rating of each grade: "
+            "judgments from clicks; these have a scale of their own. Leave grades out to write "
+            "the ratings as they are, or pass a mapping from the lowest rating of each grade: "
             "grades={0: 0, 1: 1, 10: 2, 100: 3}."
         )
 
