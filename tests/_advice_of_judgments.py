@@ -7,7 +7,7 @@ import pandas as pd
 
 from skultr.evaluation import compare_judgments
 from skultr.rankers import EnsembleRanker
-from skultr.serving import click_judgments, read_judgments
+from skultr.serving import click_judgments, export_judgments, read_judgments
 
 from ._advice_cases import CURVE, LOG, N_DOCS, X, case, ranker
 
@@ -101,6 +101,24 @@ case(
     ("y is another outcome than the click, and", "relevance_labels takes other outcomes"),
     lambda: click_judgments(BOUGHT, "outcome_bought", propensity=CURVE),
     lambda: click_judgments(BOUGHT, "click", propensity=CURVE),
+)
+
+# To files ---------------------------------------------------------------------------------
+SCALE = "pass a mapping from the lowest rating of each grade"
+case(
+    ("whose limits are found for judgments from clicks", SCALE),
+    lambda: export_judgments(PEOPLE, "trec", grades=(0, 1)),
+    lambda: export_judgments(PEOPLE, "trec"),
+    lambda: export_judgments(PEOPLE, "trec", grades={0: 0, 1: 1, 10: 2, 100: 3}),
+)
+BELOW = PEOPLE.assign(relevance=PEOPLE["relevance"] - 1)
+case(
+    ("below 0 it is read as not judged", "or give pairs that nobody judged no rating"),
+    lambda: export_judgments(BELOW, "trec"),
+    lambda: export_judgments(BELOW, "trec", grades={-1: 0, 0: 1, 1: 2}),
+    lambda: export_judgments(
+        BELOW.assign(relevance=BELOW["relevance"].where(BELOW["relevance"] >= 0)), "trec"
+    ),
 )
 
 # From files -------------------------------------------------------------------------------

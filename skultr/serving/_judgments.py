@@ -17,8 +17,10 @@ from .._base._comments import Comments, ids_of
 from .._base._sklearn import StrOptions, validate_params
 from .._base._texts import id_text, normal_text
 from .._base._typing import Frame
+from .._log._faults import count_of
 from .._log._judgment_tables import OF_CLICKS
-from .._log._roles import is_frame
+from .._log._roles import as_numbers, is_frame
+from .._log._segments import as_array
 from ..exceptions import ClickDataWarning, warn_user
 from ._thresholds import BEST_DOCUMENTS
 
@@ -46,14 +48,15 @@ def export_judgments(
     judgments : DataFrame of shape (n_pairs, n_columns)
         What :func:`click_judgments` returns, whose unrated pairs are left out; or human judgments
         with the columns ``qid``, ``doc`` and ``relevance``, as :func:`read_judgments` returns
-        them. Labels of :func:`~skultr.propensity.relevance_labels` are refused: they prefer
-        production to better rankings. For another use than comparing, rename ``label`` to
-        ``relevance``.
+        them. Pairs without a rating are left out, as not judged; a pair that is there twice with
+        one rating counts once. Labels of :func:`~skultr.propensity.relevance_labels` are
+        refused: they prefer production to better rankings. For another use than comparing, rename
+        ``label`` to ``relevance``.
     format : {"opensearch", "trec", "quepid"}
         Body of ``PUT _plugins/_search_relevance/judgments`` (JSON); qrels ``qid 0 docno grade``;
         or CSV ``query,docid,rating``, which OpenSearch Dashboards reads too. The description in
-        OpenSearch says what the judgments are, how many pairs are unrated, and how much of the
-        ratings is prior; the other formats have no place for it.
+        OpenSearch says what the judgments are, how many pairs are unrated, and, of those from
+        clicks, how much of the ratings is prior; the other formats have no place for it.
     grades : sequence of numbers, mapping or None, default=None
         Rising grades, with the same limits in all queries. A mapping holds the lowest rating of
         each grade: ``{0: 0, 0.05: 1, 0.2: 2, 0.4: 3}``. A sequence such as (0, 1, 2, 3) finds the
@@ -61,7 +64,8 @@ def export_judgments(
         highest rating), and the gain in nDCG, :math:`2^g - 1` of grade number g counted from 0,
         is proportional to the rating. None is (0, 1, 2, 3), for OpenSearch with decimals in
         between, and above for better documents. Human judgments are written as they are, unless a
-        mapping gives them another scale: ``{0: 0, 1: 1, 10: 2, 100: 3}``.
+        mapping gives them another scale: ``{0: 0, 1: 1, 10: 2, 100: 3}``. A sequence is refused
+        for them.
     queries : mapping or DataFrame, default=None
         What is written for a ``qid``, by default ``qid`` itself: a mapping, or a frame with the
         columns ``qid`` and ``user_query`` (``report.queries`` of
@@ -80,8 +84,9 @@ def export_judgments(
     Raises
     ------
     ValueError
-        If a column is missing, the table is one of labels, a rating not finite, a pair there
-        twice, an id empty or not fit for the format, or if no pair is rated.
+        If a column is missing, the table is one of labels, a rating infinite or no number, a
+        grade below 0 (it would be read as not judged), a pair there with two ratings, an id empty
+        or not fit for the format, ``grades`` a sequence for human judgments, or no pair rated.
 
     See Also
     --------
@@ -104,13 +109,16 @@ def export_judgments(
     frame = nw.from_native(judgments if is_frame(judgments) else pd.DataFrame(), eager_only=True)
     _refuse_labels(frame)
     is_of_clicks = {OF_CLICKS, "relevance"} <= {*frame.columns}
-    described = "Ratings of documents for queries, written by skultr."
-    if is_of_clicks and len(frame):
-        described = _in_words(frame)
+    if not is_of_clicks:
+        _refuse_scale_of_clicks(grades)
+    described = ""
+    if "relevance" in frame.columns and len(frame):
+        described = _in_words(frame) if is_of_clicks else _in_words_of_people(frame)
         frame = _rated(frame, described)
     table = _read(frame, ["relevance"])
     grade_of = _scale(grades, table, format == "opensearch", not is_of_clicks)
     table["grade"] = grade_of(table["relevance"])
+    _refuse_negative(table)
     table["text"] = _texts(queries, table["qid"])
     # Several qid may have one text: an engine knows it once.
     pairs = table.groupby(["text", "doc"], sort=False)["grade"].max().to_dict()
@@ -128,13 +136,46 @@ def _refuse_labels(frame):
         )
 
 
+def _refuse_scale_of_clicks(grades):
+    """Limits between grades are found for click rates; people have chosen theirs."""
+    if grades is not None and not isinstance(grades, Mapping):
+        raise ValueError(
+            f"grades is the sequence {np.asarray(grades).tolist()}, whose limits are found for "
+            "judgments from clicks; these have a scale of their own. Leave grades out to write "
+            "the ratings as they are, or pass a mapping from the lowest rating of each grade: "
+            "grades={0: 0, 1: 1, 10: 2, 100: 3}."
+        )
+
+
+def _refuse_negative(table):
+    """Readers take a negative grade for a pair that nobody judged."""
+    wrong = table[table["grade"] < 0]
+    if len(wrong):
+        row = wrong.iloc[0]
+        raise ValueError(
+            f"The grade is {row['grade']:g} in {count_of(len(wrong), 'pair')}, such as "
+            f"{(row['qid'], row['doc'])}: below 0 it is read as not judged. Expected grades from "
+            "0. Map ratings to them with a mapping: grades={-1: 0, 0: 1, 1: 2}; or give pairs "
+            "that nobody judged no rating."
+        )
+
+
 def _rated(frame, described):
     """The pairs that have a rating."""
-    is_unrated = nw.col("relevance").is_null() | nw.col("relevance").is_nan()
-    found = frame.filter(~is_unrated)
-    if len(found) == 0:
-        raise ValueError(f"No pair is rated. {described} Collect more pages.")
-    return found
+    is_rated = ~np.isnan(_numbers(frame["relevance"]))
+    if not is_rated.any():
+        raise ValueError(
+            f"No pair is rated. {described} Expected documents that somebody judged, or pages on "
+            "which users examined them."
+        )
+    return frame.filter(is_rated.tolist())
+
+
+def _in_words_of_people(frame):
+    """What other judgments are, and how many pairs nobody judged."""
+    described = "Ratings of documents for queries, written by skultr."
+    n_unrated = np.count_nonzero(np.isnan(_numbers(frame["relevance"])))
+    return f"{described} Not judged, and left out: {n_unrated:,}." if n_unrated else described
 
 
 def _in_words(frame):
@@ -300,10 +341,22 @@ def _read(frame, numbers):
     for role in ("qid", "doc"):
         columns[role] = [id_text(each, role) for each in frame[role].to_list()]
     for name in numbers:
-        columns[name] = frame[name].cast(nw.Float64).to_numpy()
-    table = pd.DataFrame(columns)
+        columns[name] = _numbers(frame[name])
+    # A pair that is there twice, with one rating, was judged once.
+    table = pd.DataFrame(columns).drop_duplicates(ignore_index=True)
     _check_pairs(table, numbers)
     return table
+
+
+def _numbers(column):
+    """A column as numbers, NaN where there is none."""
+    try:
+        return as_numbers(as_array(column))
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"The column {column.name!r} of judgments holds something else than numbers ({error})."
+            " Map grades in words to numbers."
+        ) from error
 
 
 def _check_pairs(table, numbers):
@@ -478,7 +531,7 @@ def _trec(pairs, name, described):
     for ids, grade in pairs.items():
         # Fields are separated by white space, and nothing quotes them.
         split = [id_ for id_ in ids if id_.split() != [id_]]
-        if split or grade < 0 or grade % 1:
+        if split or grade % 1:
             raise ValueError(
                 f"qrels cannot hold {(*split, grade)}: expected ids without white space (number "
                 "topics with queries={qid: number}, rename documents) and whole grades from 0."

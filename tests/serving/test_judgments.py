@@ -122,9 +122,8 @@ def test_trec_refuses_white_space_and_takes_numbered_topics():
     topics = {qid: number for number, qid in enumerate(QUERIES, 1)}
     found = read_trec(export_judgments(labels, "trec", queries=topics))
     assert list(found)[:4] == [("1", "B,01"), ("1", "#7"), ("1", "plain"), ("2", "B,01")]
-    for grades in [(-1, 0, 1), (0, 0.5, 1)]:
-        with pytest.raises(ValueError, match="whole grades"):
-            export_judgments(table(), "trec", grades=grades)
+    with pytest.raises(ValueError, match="whole grades"):
+        export_judgments(table(), "trec", grades=(0, 0.5, 1))
 
 
 def test_choice_of_grades():
@@ -221,8 +220,8 @@ def test_ids_that_are_numbers():
             r"1 ratings are not finite, such as \('q', 'b'\)",
         ),
         (
-            table(relevance=[0.7, 0.1, np.nan, np.nan]).drop(columns="prior_share"),
-            r"2 ratings are not finite, such as \('q', 'c'\)",
+            table(relevance=["good", "bad", "bad", None]).drop(columns="prior_share"),
+            r"'relevance' of judgments holds something else than numbers .*'good'",
         ),
         (table(doc=["a", "b", "b", "d"]), r"1 pairs are there twice, such as \('q', 'b'\)"),
         (table(doc=["a", "b", "", "d"]), "doc holds ''"),
@@ -294,6 +293,38 @@ def test_another_scale_for_ratings_of_people():
     text = export_judgments(judged, "trec", grades={0: 0, 1: 1, 10: 2, 100: 3})
     assert [*read_trec(text).values()] == [3, 2, 1, 0]
     assert read_judgments(text, "trec")["relevance"].tolist() == [3, 2, 1, 0]
+
+
+@pytest.mark.parametrize("frame", [pd.DataFrame, pl.from_pandas])
+@pytest.mark.parametrize("kind", READERS)
+def test_what_people_did_not_judge_is_left_out_and_one_judgment_counts_once(kind, frame):
+    judged = human(relevance=[3.0, np.nan, 1.0, 0.0])
+    judged = pd.concat([judged, judged])
+    text = export_judgments(frame(judged), kind)
+    assert READERS[kind](text) == {("q", "a"): 3, ("q", "c"): 1, ("q", "d"): 0}
+    if kind == "opensearch":
+        assert json.loads(text)["description"].endswith("Not judged, and left out: 2.")
+    with pytest.raises(ValueError, match=r"No pair is rated.*left out: 8\."):
+        export_judgments(frame(judged.assign(relevance=np.nan)), kind)
+    with pytest.raises(ValueError, match=r"1 pairs are there twice, such as \('q', 'a'\)"):
+        export_judgments(pd.concat([judged, human(relevance=2.0)[:1]]), kind)
+
+
+@pytest.mark.parametrize("kind", READERS)
+def test_no_grade_is_written_that_is_read_as_not_judged(kind):
+    judged = human(relevance=[2.0, 1.0, 0.0, -1.0])
+    with pytest.raises(ValueError, match=r"grade is -1 in 1 pair, such as \('q', 'd'\)"):
+        export_judgments(judged, kind)
+    with pytest.raises(ValueError, match="grade is -1 in 1 pair"):
+        export_judgments(table(), kind, grades=(-1, 0, 1, 2))
+    text = export_judgments(judged, kind, grades={-1: 0, 0: 1, 1: 2, 2: 3})
+    assert [*READERS[kind](text).values()] == [3, 2, 1, 0]
+
+
+def test_the_scale_of_people_is_not_that_of_clicks():
+    for grades in [(0, 1, 2), [0, 1], np.arange(3)]:
+        with pytest.raises(ValueError, match=r"the sequence \[0, 1.*scale of their own"):
+            export_judgments(human(), "quepid", grades=grades)
 
 
 def response(*lists):
