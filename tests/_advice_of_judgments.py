@@ -126,6 +126,15 @@ case(
     lambda: click_judgments(LOG, "click", propensity=UBMModel()),
 )
 
+# Labels that clicks have made.
+LABELS = click_judgments(LOG, "click", propensity=CURVE)
+case(
+    ("beside them they prove nothing", "drop the column"),
+    lambda: taught(LABELS),
+    lambda: taught(PEOPLE),
+    lambda: taught(PEOPLE.assign(prior_share=0.0).drop(columns="prior_share")),
+)
+
 # To files ---------------------------------------------------------------------------------
 SCALE = "pass a mapping from the lowest rating of each grade"
 case(
