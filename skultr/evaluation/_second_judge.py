@@ -11,7 +11,7 @@ from scipy import stats
 
 from .._base._typing import Floats, Ints
 from ..exceptions import AssumptionWarning, warn_user
-from ..metrics._judged_documents import JudgedDocuments
+from ..metrics._judged_documents import JudgedDocuments, refuse_undefined
 from ..metrics._scorers import AnnotatedDocuments
 from ..metrics._two_judges import errors_of_defined, two_judges
 from ._thresholds import NOT_AT_RANDOM
@@ -49,12 +49,7 @@ class SecondJudge:
         # Queries count where the metric is defined for all rankers, by each judge for itself.
         self._trusted = trusted.where(trusted.notna().all(axis=1))
         self._values = cheap.where(cheap.notna().all(axis=1))
-        if self._values.isna().all(axis=None):
-            raise ValueError(
-                f"The metric is undefined in all {len(cheap)} queries by the judge's labels, as "
-                "without a relevant document; expected a value in some. Check the labels, or pass "
-                "no_relevant=0."
-            )
+        refuse_undefined(self._values)
         queries = self._documents.judged(self._trusted, self._values, self._cluster)
         errors = abs(errors_of_defined(queries))
         #: Whether the judge's metric is defined as often in trusted queries as in others.
@@ -101,10 +96,10 @@ def _without_judge(found):
 def _warn_of_undefined(queries, errors):
     """Labels that are all 0 leave a metric undefined, which looks like no difference."""
     is_defined = ~np.isnan(queries.cheap).any(axis=1)
-    of_trusted = is_defined[queries.is_trusted].mean()
-    of_others = is_defined[~queries.is_trusted].mean()
+    trusted_share = is_defined[queries.is_trusted].mean()
+    other_share = is_defined[~queries.is_trusted].mean()
     warn_user(
-        f"The judge's metric is defined in {of_trusted:.0%} of trusted and {of_others:.0%} of "
+        f"The judge's metric is defined in {trusted_share:.0%} of trusted and {other_share:.0%} of "
         f"other queries, {errors:.1f} standard errors apart: were missing labels filled with 0? "
         "The judge does not count here. Expected the judge's labels in nearly all queries, and "
         "missing values where there are none.",
