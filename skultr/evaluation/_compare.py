@@ -23,7 +23,7 @@ from .._log._roles import (
     without_column,
 )
 from .._log._units import tell_units
-from ..metrics._judged_documents import take_judge
+from ..metrics._judged_documents import refuse_annotation_as_judge, take_judge
 from ..metrics._query_means import (
     bootstrap,
     by_cluster,
@@ -334,7 +334,7 @@ def _documents(rankers, X, y, qid, doc, cluster, judge):
         X = _rows_alone(y, has_model)
     columns = column_names(X) if is_frame(X) else []
     _check_annotation(y, columns)
-    _check_judge(judge, y)
+    refuse_annotation_as_judge(judge, y)
     X, y = _taken_out(X, y)
     if judge is not None:
         X, judge = take_judge(X, judge)
@@ -396,16 +396,6 @@ def _check_annotation(y, columns):
         raise ValueError(
             "There is no annotation; expected y, or a column 'relevance' of X. Clicks are no "
             f"annotation: {BY_CLICKS}."
-        )
-
-
-def _check_judge(judge, y):
-    """Raise an error if the judge is the annotation."""
-    annotation = "relevance" if y is None else y
-    if isinstance(judge, str) and isinstance(annotation, str) and judge == annotation:
-        raise ValueError(
-            f"judge and the annotation are one column, {judge!r}; expected trusted labels of some "
-            "queries as y, and cheap labels of all of them as judge."
         )
 
 

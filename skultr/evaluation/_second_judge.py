@@ -11,9 +11,9 @@ from scipy import stats
 
 from .._base._typing import Floats, Ints
 from ..exceptions import AssumptionWarning, warn_user
-from ..metrics._judged_documents import JudgedDocuments
+from ..metrics._judged_documents import JudgedDocuments, refuse_undefined
 from ..metrics._scorers import AnnotatedDocuments
-from ..metrics._two_judges import two_judges
+from ..metrics._two_judges import errors_of_defined, two_judges
 from ._thresholds import NOT_AT_RANDOM
 
 
@@ -49,18 +49,21 @@ class SecondJudge:
         # Queries count where the metric is defined for all rankers, by each judge for itself.
         self._trusted = trusted.where(trusted.notna().all(axis=1))
         self._values = cheap.where(cheap.notna().all(axis=1))
-        if self._values.isna().all(axis=None):
-            raise ValueError(
-                f"The metric is undefined in all {len(cheap)} queries by the judge's labels, as "
-                "without a relevant document; expected a value in some. Check the labels, or pass "
-                "no_relevant=0."
-            )
+        refuse_undefined(self._values)
+        queries = self._documents.judged(self._trusted, self._values, self._cluster)
+        errors = abs(errors_of_defined(queries))
+        #: Whether the judge's metric is defined as often in trusted queries as in others.
+        self._is_comparable = errors <= NOT_AT_RANDOM.value
+        if not self._is_comparable:
+            _warn_of_undefined(queries, errors)
         return cheap.dropna()
 
     def improve_means(self, means: pd.DataFrame, how: Resampling) -> pd.DataFrame:
         """Means of rankers with the intervals of both judges, where those are narrower."""
         queries = self._documents.judged(self._trusted, self._values, self._cluster)
         found = two_judges(queries, *how)
+        if not self._is_comparable:
+            return _improved(means, _without_judge(found), "value", {})
         _warn_unless_drawn_at_random(found.apart)
         return _improved(means, found, "value", {})
 
@@ -80,7 +83,28 @@ class SecondJudge:
         found = two_judges(queries, *how)
         smallest = found.error * stats.t.ppf([[1 - first_level / 2], [0.8]], found.freedom).sum(0)
         columns = {"p_value": found.p_value, "detectable": smallest}
+        if not self._is_comparable:
+            found = _without_judge(found)
         return _improved(table, found, "difference", columns)
+
+
+def _without_judge(found):
+    """A weight of 0, with which rows stay those of the trusted labels."""
+    return found._replace(weight=np.zeros_like(found.weight))
+
+
+def _warn_of_undefined(queries, errors):
+    """Labels that are all 0 leave a metric undefined, which looks like no difference."""
+    is_defined = ~np.isnan(queries.cheap).any(axis=1)
+    trusted_share = is_defined[queries.is_trusted].mean()
+    other_share = is_defined[~queries.is_trusted].mean()
+    warn_user(
+        f"The judge's metric is defined in {trusted_share:.0%} of trusted and {other_share:.0%} "
+        f"of other queries, {errors:.1f} standard errors apart: were missing labels filled with 0? "
+        "The judge does not count here. Expected the judge's labels in nearly all queries, and "
+        "missing values where there are none.",
+        AssumptionWarning,
+    )
 
 
 def _warn_unless_drawn_at_random(apart):

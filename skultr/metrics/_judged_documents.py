@@ -73,6 +73,26 @@ def take_judge(X: Table, judge: Column | str) -> tuple[Table, Floats]:
     return X, labels
 
 
+def refuse_annotation_as_judge(judge: Column | str | None, y: Column | str | None) -> None:
+    """Raise an error if the judge is the annotation."""
+    annotation = "relevance" if y is None else y
+    if isinstance(judge, str) and isinstance(annotation, str) and judge == annotation:
+        raise ValueError(
+            f"judge and the annotation are one column, {judge!r}; expected trusted labels of some "
+            "queries as relevance (y of compare_rankers), and cheap labels of all as judge."
+        )
+
+
+def refuse_undefined(values: pd.DataFrame) -> None:
+    """Raise an error if the judge's metric is undefined in all queries."""
+    if values.isna().all(axis=None):
+        raise ValueError(
+            f"The metric is undefined in all {len(values)} queries by the judge's labels, as "
+            "without a relevant document; expected a value in some. Check the labels, or pass "
+            "no_relevant=0."
+        )
+
+
 def _refuse_clicks(is_clicks):
     if is_clicks:
         raise ValueError(

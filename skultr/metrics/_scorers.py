@@ -24,6 +24,7 @@ from .._log._lost_roles import refuse_lost_queries
 from .._log._reader import Rows, features_of, pairs_of_codes, read
 from .._log._roles import (
     FIT_ROLES,
+    OUTCOME,
     is_frame,
     is_role,
     read_column,
@@ -33,7 +34,12 @@ from .._log._roles import (
 from .._log._segments import as_array, encode
 from .._log._units import warn_of_units
 from ..exceptions import AssumptionWarning, warn_user
-from ._judged_documents import JudgedDocuments, take_judge
+from ._judged_documents import (
+    JudgedDocuments,
+    refuse_annotation_as_judge,
+    refuse_undefined,
+    take_judge,
+)
 from ._ranking import RANKING_METRICS, as_numbers
 from ._two_judges import mean_by_two_judges
 
@@ -126,9 +132,9 @@ class RankingScorer(Scorer):
         Ranks that count; None for all.
     judge : str, default=None
         Column of X with the cheap labels of a second judge, of (nearly) all queries; ``relevance``
-        then holds the trusted labels of some. The estimator must not learn from this column: in a
-        search, call it ``outcome_...``, a name that is never a feature, or pass the labels as the
-        metadata ``judge``.
+        then holds the trusted labels of some. The estimator must not learn from this column.
+        Rankers of skultr never take a column ``outcome_...`` as a feature. For other estimators,
+        drop the column and pass the labels as the metadata ``judge``.
     **options
         Further keywords of that function: ``gain``, ``ties``, ``no_relevant``, ``threshold``,
         ``max_grade``. Pass ``max_grade`` with "err" in a cross-validation, because by default
@@ -139,8 +145,9 @@ class RankingScorer(Scorer):
     ValueError
         By the constructor: if there is no such metric, or it has no such option. When called: if
         X has no ``relevance`` or no ``qid``, if no row is annotated, or if rows of one document
-        differ in relevance; if the judge's labels are negative, infinite or the clicks, or are of
-        no query with trusted labels, or if the estimator learned from their column.
+        differ in relevance; if the judge's labels are negative, infinite or the clicks, are of
+        no query with trusted labels, or leave the metric undefined everywhere; or if the estimator
+        learned from their column.
 
     Notes
     -----
@@ -233,6 +240,7 @@ class RankingScorer(Scorer):
         labels = None
         given = self.judge if judge is None else judge
         if given is not None:
+            refuse_annotation_as_judge(given, relevance)
             _refuse_judge_as_feature(estimator, given)
             X, labels = take_judge(X, given)
         roles = {"qid": qid, "doc": doc, "relevance": relevance}
@@ -252,9 +260,9 @@ class RankingScorer(Scorer):
         judged_score = cheap.of_documents(documents.row_scores, "the estimator", are_given)
         value, _ = metric_by_query(self.metric, self.k, self.options)
         both = JudgedDocuments(documents, cheap)
-        queries = both.judged(
-            value(documents, score).to_frame(), value(cheap, judged_score).to_frame()
-        )
+        values = value(cheap, judged_score).to_frame()
+        refuse_undefined(values)
+        queries = both.judged(value(documents, score).to_frame(), values)
         return mean_by_two_judges(queries, *both.random_rankings(value))
 
 
@@ -263,11 +271,14 @@ def _refuse_judge_as_feature(estimator, judge):
     # The first step of a pipeline may choose columns.
     names = [] if isinstance(estimator, Pipeline) else getattr(estimator, "feature_names_in_", [])
     if isinstance(judge, str) and judge in [*names]:
+        # Other estimators learn from outcomes too.
+        is_outcome = judge.startswith(OUTCOME)
+        name = f"'{OUTCOME}{judge}'"
+        renamed = "" if is_outcome else f", or call it {name} if the estimator is of skultr"
         raise ValueError(
             f"The estimator learned from the column {judge!r}, which holds the judge's labels; "
             "expected it to know nothing of the judge. Drop the column before fit. In a search, "
-            f"call it 'outcome_{judge}', which is never a feature, or pass its values as the "
-            "metadata 'judge'."
+            f"pass its values as the metadata 'judge'{renamed}."
         )
 
 

@@ -91,6 +91,14 @@ def two_judges(
     )
 
 
+def errors_of_defined(queries: JudgedQueries) -> float:
+    """Standard errors by which the cheap metric is defined more often in trusted queries than in
+    all: undefined ones count as a difference of 0, so that a mean over all is then off."""
+    is_defined = ~np.isnan(queries.cheap).any(axis=1)
+    column = is_defined[:, None].astype(float)
+    return float(_errors_apart(_sample(queries._replace(cheap=column))).item())
+
+
 def mean_by_two_judges(queries: JudgedQueries, trusted: Floats, cheap: Floats) -> float:
     """The mean of one ranker, with a weight that is the same for all rankers.
 

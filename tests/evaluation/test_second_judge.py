@@ -195,6 +195,26 @@ def test_trusted_queries_that_were_not_drawn_at_random_are_told(given):
         compare_rankers(**{**given, "y": trusted}, **SETTINGS)
 
 
+def test_missing_labels_filled_with_0_are_no_judge(given):
+    """As after a left merge: the metric is undefined where the judge said nothing."""
+    alone = compare_rankers(**{**given, "judge": None}, **SETTINGS)
+    filled = given["judge"].where(given["y"].notna(), 0)
+    with pytest.warns(AssumptionWarning, match=r"defined in \d+% of trusted and 0% of other"):
+        found = compare_rankers(**{**given, "judge": filled}, **SETTINGS)
+    assert (found.table["judge_weight"] == 0).all()
+    assert (found.values["judge_weight"] == 0).all()
+    intervals = ["difference", "lower", "upper", "p_value", "detectable", "verdict"]
+    assert_frame_equal(found.table[intervals], alone.table[intervals])
+
+
+def test_a_metric_that_is_undefined_as_often_elsewhere_counts(given):
+    """The judge finds nothing relevant in each third query, whoever labelled it."""
+    found_nothing = given["X"]["qid"] % 3 == 0
+    labels = given["judge"].where(~found_nothing, 0)
+    found = compare_rankers(**{**given, "judge": labels}, **SETTINGS)
+    assert (found.table["judge_weight"] > 0).all()
+
+
 # Clusters ------------------------------------------------------------------------------
 def test_equal_queries_count_as_one(given):
     expected = compare_rankers(**given, **SETTINGS)

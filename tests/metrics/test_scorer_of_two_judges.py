@@ -129,6 +129,10 @@ def test_an_estimator_that_learned_from_the_judge_is_an_error(frame):
     model = LinearRegression().fit(features, np.arange(len(frame)))
     with pytest.raises(ValueError, match=r"learned from the column 'llm'.*'outcome_llm'"):
         RankingScorer(judge="llm")(model, renamed)
+    # An estimator that is not of skultr learns from outcomes too: another name is no help.
+    model = LinearRegression().fit(frame[["bm25", "outcome_llm"]], np.arange(len(frame)))
+    with pytest.raises(ValueError, match=r"pass its values as the metadata 'judge'\.$"):
+        RankingScorer(judge="outcome_llm")(model, frame)
 
 
 # Errors ----------------------------------------------------------------------------------
@@ -143,6 +147,10 @@ def test_errors(frame):
         scorer(Linear(), frame.assign(outcome_llm=-1.0))
     with pytest.raises(ValueError, match="None of the 1280 rows is annotated"):
         scorer(Linear(), frame.assign(relevance=np.nan))
+    with pytest.raises(ValueError, match=r"undefined in all .* queries by the judge's labels"):
+        scorer(Linear(), frame.assign(outcome_llm=0.0))
+    with pytest.raises(ValueError, match="are one column, 'relevance'"):
+        RankingScorer(judge="relevance")(Linear(), frame)
     with pytest.raises(TypeError, match="judge is of type Series; expected the name of a column"):
         RankingScorer(judge=frame["outcome_llm"])
     assert repr(RankingScorer(k=3, judge="llm")) == "RankingScorer('ndcg', k=3, judge='llm')"
