@@ -99,10 +99,10 @@ def _warn_of_undefined(queries, errors):
     trusted_share = is_defined[queries.is_trusted].mean()
     other_share = is_defined[~queries.is_trusted].mean()
     warn_user(
-        f"The judge's metric is defined in {trusted_share:.0%} of trusted and {other_share:.0%} "
-        f"of other queries, {errors:.1f} standard errors apart: were missing labels filled with 0? "
-        "The judge does not count here. Expected the judge's labels in nearly all queries, and "
-        "missing values where there are none.",
+        f"The judge's metric is defined in {trusted_share:.0%} of trusted and "
+        f"{other_share:.0%} of other queries, {errors:.1f} standard errors apart: were missing "
+        "labels filled with 0? The judge does not count here. Expected the judge's labels in "
+        "nearly all queries, and missing values where there are none.",
         AssumptionWarning,
     )
 

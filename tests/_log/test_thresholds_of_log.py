@@ -14,6 +14,7 @@ from skultr._log import _lookalikes as evidence
 from skultr._log._click_units import ClickFacts, are_counts
 from skultr._log._faults import check_clicked, torn_lists
 from skultr._log._reader import read
+from skultr._log._thresholds import MANY
 from skultr._log._units import units_in
 
 ON_BOTH_SIDES = pytest.mark.parametrize("is_beyond", [False, True])
@@ -124,6 +125,17 @@ def test_five_impressions_that_were_all_clicked_are_suspicious(is_beyond):
     columns = _pairs_of_rows(200)
     columns["impressions"] = np.tile([1, 5 if is_beyond else 4], 200)
     rows = _rows(columns, np.tile([0.0, 1.0], 200))
+    assert len([*evidence.impressions_too_many(rows)]) == is_beyond
+
+
+@ON_BOTH_SIDES
+def test_many_rows_that_were_clicked_in_all_impressions_are_suspicious(is_beyond):
+    n_clicked = int(MANY.value) - (not is_beyond)
+    columns = _pairs_of_rows(200)
+    columns["impressions"] = np.tile([1, 9], 200)
+    clicks = np.zeros(400)
+    clicks[1 : 2 * n_clicked : 2] = 1.0
+    rows = _rows(columns, clicks)
     assert len([*evidence.impressions_too_many(rows)]) == is_beyond
 
 
@@ -307,6 +319,15 @@ def test_a_feature_in_which_three_documents_differ_is_not_constant(is_beyond):
     column = np.arange(100) < (3 if is_beyond else 2)
     found = evidence.features_that_are_constant([column * 1.0], ["price"])
     assert len([*found]) == (not is_beyond)
+
+
+def test_documents_that_differ_in_a_constant_feature_are_counted():
+    columns = [np.ones(100), np.zeros(100)]
+    (found,) = evidence.features_that_are_constant(columns, ["price", "stock"])
+    assert found["but"] == ""
+    columns[1][:2] = 7.0
+    (found,) = evidence.features_that_are_constant(columns, ["price", "stock"])
+    assert "but for 2 of 100 documents" in found["but"]
 
 
 def _findings(reads, n_without_order):

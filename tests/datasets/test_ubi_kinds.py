@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from skultr.datasets import read_ubi
+from skultr.datasets._ubi_records import _bare
 from skultr.exceptions import ClickDataWarning
 
 from ._ubi_logs import event, search
@@ -234,3 +235,13 @@ def test_second_page_of_a_query_id_by_its_time(second, docs, base):
     assert rows_of(log) == {"a": 1, "b": 2, "c": 3, "d": 4}
     assert log.loc[log["click"] == 1, "doc"].tolist() == ["d"]
     assert texts == []
+
+
+def test_filters_are_told_apart_up_to_eight_levels():
+    def nested(depth, value):
+        for _ in range(depth):
+            value = [value]
+        return value
+
+    assert _bare(nested(8, 1)) != _bare(nested(8, 2))
+    assert _bare(nested(9, 1)) == _bare(nested(9, 2))

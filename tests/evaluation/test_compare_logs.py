@@ -375,6 +375,7 @@ def test_time_that_passes_is_no_alarm_and_is_named(logs, kind):
     row = row_of(found, "passing time", "grown")
     week = {"time stamp": 7 * 86_400, "days that are left": -7}.get(kind, 7)
     assert row["difference"] == pytest.approx(week, rel=0.02)
+    assert row["old"] == pytest.approx(old["grown"].mean(), rel=1e-6)
     assert "grown moved by" in found.summary()
 
 
