@@ -13,6 +13,7 @@ from .._base._typing import Floats, Ints
 from ..exceptions import AssumptionWarning, warn_user
 from ..metrics._judged_documents import JudgedDocuments, refuse_undefined
 from ..metrics._scorers import AnnotatedDocuments
+from ..metrics._thresholds import FEWEST_TRUSTED
 from ..metrics._two_judges import errors_of_defined, two_judges
 from ._thresholds import NOT_AT_RANDOM
 
@@ -85,7 +86,23 @@ class SecondJudge:
         columns = {"p_value": found.p_value, "detectable": smallest}
         if not self._is_comparable:
             found = _without_judge(found)
-        return _improved(table, found, "difference", columns)
+        improved = _improved(table, found, "difference", columns)
+        cause = np.where(improved["judge_weight"] > 0, "", self._causes(queries, found))
+        return improved.assign(judge_no_help=cause)
+
+    def _causes(self, queries, found):
+        """Why the judge is no help, if it is none, by difference."""
+        if queries.is_trusted.all():
+            return "it labelled no other queries"
+        if not self._is_comparable:
+            return "its metric is undefined in trusted queries more or less often than in others"
+        fewest = int(FEWEST_TRUSTED.value)
+        unit = "queries" if self._cluster is None else "clusters"
+        return np.where(
+            found.n_differing < fewest,
+            f"fewer than {fewest} trusted {unit} differ",
+            "its differences do not follow those of people",
+        )
 
 
 def _without_judge(found):
@@ -99,9 +116,9 @@ def _warn_of_undefined(queries, errors):
     trusted_share = is_defined[queries.is_trusted].mean()
     other_share = is_defined[~queries.is_trusted].mean()
     warn_user(
-        f"The judge's metric is defined in {trusted_share:.0%} of trusted and {other_share:.0%} of "
-        f"other queries, {errors:.1f} standard errors apart: were missing labels filled with 0? "
-        "The judge does not count here. Expected the judge's labels in nearly all queries, and "
+        f"The judge's metric is defined in {trusted_share:.0%} of trusted and {other_share:.0%} "
+        f"of other queries, {errors:.1f} standard errors apart: were missing labels filled with "
+        "0? The judge does not count here. Expected the judge's labels in nearly all queries, and "
         "missing values where there are none.",
         AssumptionWarning,
     )
