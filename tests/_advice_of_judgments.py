@@ -4,9 +4,11 @@ import io
 
 import numpy as np
 import pandas as pd
+from sklearn.linear_model import LinearRegression
 
 from skultr.click_models import UBMModel
-from skultr.evaluation import compare_judgments
+from skultr.datasets import make_ltr
+from skultr.evaluation import compare_judgments, compare_rankers
 from skultr.metrics import RankingScorer
 from skultr.rankers import EnsembleRanker
 from skultr.serving import click_judgments, export_judgments, read_judgments
@@ -101,6 +103,38 @@ case(
         propensity=CURVE,
         by="outcome_kind",
         n_resamples=9,
+    ),
+)
+
+#: 200 queries, of which people labelled each fifth, and the judge no others.
+MANY = make_ltr(n_queries=200, n_documents=8, n_features=2, random_state=0)
+FEW = MANY["relevance"].where(MANY["qid"] % 5 == 0)
+
+
+def ranked(judge):
+    rankers = {"old": MANY["feature_000"], "new": MANY["feature_001"]}
+    return compare_rankers(rankers, MANY, FEW, judge=judge, n_resamples=99, random_state=0)
+
+
+case(
+    ("were missing labels filled with 0?", "missing values where there are none"),
+    lambda: ranked(FEW.fillna(0)),
+    lambda: ranked(FEW),
+    lambda: ranked(MANY["relevance"].clip(upper=3)),
+)
+ANNOTATED = MANY.assign(relevance=FEW, outcome_llm=MANY["relevance"].clip(upper=3))
+LEARNED = LinearRegression().fit(ANNOTATED[["feature_000", "outcome_llm"]], MANY["relevance"])
+IGNORANT = LinearRegression().fit(ANNOTATED[["feature_000"]], MANY["relevance"])
+case(
+    ("learned from the column", "pass its values as the metadata 'judge'"),
+    lambda: RankingScorer(judge="outcome_llm")(LEARNED, ANNOTATED),
+    lambda: RankingScorer()(
+        IGNORANT,
+        ANNOTATED[["feature_000"]],
+        qid=ANNOTATED["qid"],
+        relevance=ANNOTATED["relevance"],
+        doc=np.arange(len(ANNOTATED)),
+        judge=ANNOTATED["outcome_llm"],
     ),
 )
 

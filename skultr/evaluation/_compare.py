@@ -49,10 +49,11 @@ class RankerComparison:
         ``p_value``, and ``p_adjusted`` for all comparisons (Holm); ``detectable``, the smallest
         true difference that this number of queries detects with a power of 80 % (NaN: none);
         ``n_queries``, of which the ranker has ``wins``, ``ties`` and ``losses``; ``verdict``:
-        "better", "worse" or "cannot tell". With ``judge``, three more: ``judge_weight``, what
+        "better", "worse" or "cannot tell". With ``judge``, four more: ``judge_weight``, what
         the judge's metric counts (0: the row is that of the trusted labels alone);
-        ``width_ratio``, the width of the interval over that of the trusted labels alone; and
-        ``n_judged``, the queries with a metric by the judge's labels.
+        ``width_ratio``, the width of the interval over that of the trusted labels alone;
+        ``judge_no_help``, why the judge does not count (empty: it does); and ``n_judged``, the
+        queries with a metric by the judge's labels.
     values : pandas.DataFrame of shape (n_rankers, 3)
         ``value``, ``lower`` and ``upper``: mean metric of each ranker with its interval. With
         ``judge`` also ``judge_weight`` and ``width_ratio``.
@@ -190,7 +191,9 @@ def compare_rankers(
     Warns
     -----
     AssumptionWarning
-        If, by the judge's labels, trusted queries differ from all.
+        If, by the judge's labels, trusted queries differ from all. If its metric is undefined more
+        often in trusted queries than in others, or less often, as where missing labels were filled
+        with 0: the judge then does not count.
 
     Notes
     -----
@@ -480,5 +483,5 @@ def _help_in_words(row):
     if np.isnan(ratio):
         return ""
     if row.judge_weight == 0:
-        return " The judge is no help."
+        return f" The judge is no help: {row.judge_no_help}."
     return f" The judge narrows the interval by {1 - ratio:.0%}."

@@ -11,10 +11,10 @@ from scipy import stats
 
 from .._base._typing import Floats, Ints
 from ..exceptions import AssumptionWarning, warn_user
-from ..metrics._judged_documents import JudgedDocuments, refuse_undefined
+from ..metrics._judged_documents import JudgedDocuments, is_defined_as_often, refuse_undefined
 from ..metrics._scorers import AnnotatedDocuments
-from ..metrics._two_judges import errors_of_defined, two_judges
-from ._thresholds import NOT_AT_RANDOM
+from ..metrics._thresholds import FEWEST_TRUSTED, NOT_AT_RANDOM
+from ..metrics._two_judges import two_judges
 
 
 class Resampling(NamedTuple):
@@ -51,11 +51,7 @@ class SecondJudge:
         self._values = cheap.where(cheap.notna().all(axis=1))
         refuse_undefined(self._values)
         queries = self._documents.judged(self._trusted, self._values, self._cluster)
-        errors = abs(errors_of_defined(queries))
-        #: Whether the judge's metric is defined as often in trusted queries as in others.
-        self._is_comparable = errors <= NOT_AT_RANDOM.value
-        if not self._is_comparable:
-            _warn_of_undefined(queries, errors)
+        self._is_comparable = is_defined_as_often(queries)
         return cheap.dropna()
 
     def improve_means(self, means: pd.DataFrame, how: Resampling) -> pd.DataFrame:
@@ -85,26 +81,28 @@ class SecondJudge:
         columns = {"p_value": found.p_value, "detectable": smallest}
         if not self._is_comparable:
             found = _without_judge(found)
-        return _improved(table, found, "difference", columns)
+        improved = _improved(table, found, "difference", columns)
+        cause = np.where(improved["judge_weight"] > 0, "", self._causes(queries, found))
+        return improved.assign(judge_no_help=cause)
+
+    def _causes(self, queries, found):
+        """Why the judge is no help, if it is none, by difference."""
+        if queries.is_trusted.all():
+            return "it labelled no other queries"
+        if not self._is_comparable:
+            return "its metric is undefined in trusted queries more or less often than in others"
+        fewest = int(FEWEST_TRUSTED.value)
+        unit = "queries" if self._cluster is None else "clusters"
+        return np.where(
+            found.n_differing < fewest,
+            f"fewer than {fewest} trusted {unit} differ",
+            "its differences do not follow those of people",
+        )
 
 
 def _without_judge(found):
     """A weight of 0, with which rows stay those of the trusted labels."""
     return found._replace(weight=np.zeros_like(found.weight))
-
-
-def _warn_of_undefined(queries, errors):
-    """Labels that are all 0 leave a metric undefined, which looks like no difference."""
-    is_defined = ~np.isnan(queries.cheap).any(axis=1)
-    trusted_share = is_defined[queries.is_trusted].mean()
-    other_share = is_defined[~queries.is_trusted].mean()
-    warn_user(
-        f"The judge's metric is defined in {trusted_share:.0%} of trusted and "
-        f"{other_share:.0%} of other queries, {errors:.1f} standard errors apart: were missing "
-        "labels filled with 0? The judge does not count here. Expected the judge's labels in "
-        "nearly all queries, and missing values where there are none.",
-        AssumptionWarning,
-    )
 
 
 def _warn_unless_drawn_at_random(apart):

@@ -129,12 +129,3 @@ LEAST_UNITS = Threshold(
     "two differences say nearly nothing of their spread",
     "paired_intervals",
 )
-
-# Two judges -------------------------------------------------------------------------------------
-NOT_AT_RANDOM = Threshold(
-    4.0,
-    "standard errors by which a judge tells queries with trusted labels from all, above which "
-    "they were not drawn at random",
-    "P(|Z| > 4) is 6e-5, and metrics of few queries are not quite normal",
-    "theory",
-)

@@ -19,8 +19,10 @@ from .._log._roles import (
     read_role,
     without_column,
 )
+from ..exceptions import AssumptionWarning, warn_user
 from ._ranking import refuse_where
-from ._two_judges import JudgedQueries
+from ._thresholds import NOT_AT_RANDOM
+from ._two_judges import JudgedQueries, errors_of_defined
 
 #: Rankings drawn at random that say how far cheap labels follow trusted ones within queries.
 _N_RANDOM_RANKINGS = 8
@@ -91,6 +93,28 @@ def refuse_undefined(values: pd.DataFrame) -> None:
             "without a relevant document; expected a value in some. Check the labels, or pass "
             "no_relevant=0."
         )
+
+
+def is_defined_as_often(queries: JudgedQueries) -> bool:
+    """Whether the judge's metric is defined as often in trusted queries as in others.
+
+    Labels that are all 0 leave a metric undefined, which looks like no difference: a
+    warning says so.
+    """
+    errors = abs(errors_of_defined(queries))
+    if errors <= NOT_AT_RANDOM.value:
+        return True
+    is_defined = ~np.isnan(queries.cheap).any(axis=1)
+    trusted_share = is_defined[queries.is_trusted].mean()
+    other_share = is_defined[~queries.is_trusted].mean()
+    warn_user(
+        f"The judge's metric is defined in {trusted_share:.0%} of trusted and {other_share:.0%} "
+        f"of other queries, {errors:.1f} standard errors apart: were missing labels filled with "
+        "0? The judge does not count here. Expected the judge's labels in nearly all queries, and "
+        "missing values where there are none.",
+        AssumptionWarning,
+    )
+    return False
 
 
 def _refuse_clicks(is_clicks):

@@ -36,6 +36,7 @@ from .._log._units import warn_of_units
 from ..exceptions import AssumptionWarning, warn_user
 from ._judged_documents import (
     JudgedDocuments,
+    is_defined_as_often,
     refuse_annotation_as_judge,
     refuse_undefined,
     take_judge,
@@ -263,6 +264,8 @@ class RankingScorer(Scorer):
         values = value(cheap, judged_score).to_frame()
         refuse_undefined(values)
         queries = both.judged(value(documents, score).to_frame(), values)
+        if not is_defined_as_often(queries):
+            return mean
         return mean_by_two_judges(queries, *both.random_rankings(value))
 
 

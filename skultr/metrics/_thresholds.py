@@ -79,3 +79,10 @@ FEWEST_TRUSTED = Threshold(
     "samples, and by trusted labels alone in 95",
     "two_judges",
 )
+NOT_AT_RANDOM = Threshold(
+    4.0,
+    "standard errors by which a judge tells queries with trusted labels from all, above which "
+    "they were not drawn at random",
+    "P(|Z| > 4) is 6e-5, and metrics of few queries are not quite normal",
+    "theory",
+)

@@ -134,7 +134,8 @@ def test_without_help_all_is_as_without_the_judge(given, judge):
     assert_frame_equal(
         found.table[alone.table.columns.drop("value")], alone.table.drop(columns="value")
     )
-    assert "The judge is no help." in found.summary()
+    cause = "The judge is no help: its differences do not follow those of people."
+    assert cause in found.summary()
 
 
 def test_a_judge_of_trusted_queries_alone_is_no_help(given):
@@ -142,6 +143,13 @@ def test_a_judge_of_trusted_queries_alone_is_no_help(given):
     found = compare_rankers(**{**given, "judge": only}, **SETTINGS)
     assert (found.table["judge_weight"] == 0).all()
     assert (found.values["judge_weight"] == 0).all()
+    assert "The judge is no help: it labelled no other queries." in found.summary()
+
+
+def test_few_trusted_queries_that_differ_are_told(given):
+    few = given["y"].where(given["X"]["qid"] < 40)
+    found = compare_rankers(**{**given, "y": few}, **SETTINGS)
+    assert "The judge is no help: fewer than 10 trusted queries differ." in found.summary()
 
 
 def test_a_judge_that_is_right_stands_for_people(given):
@@ -205,6 +213,7 @@ def test_missing_labels_filled_with_0_are_no_judge(given):
     assert (found.values["judge_weight"] == 0).all()
     intervals = ["difference", "lower", "upper", "p_value", "detectable", "verdict"]
     assert_frame_equal(found.table[intervals], alone.table[intervals])
+    assert "The judge is no help: its metric is undefined in trusted" in found.summary()
 
 
 def test_a_metric_that_is_undefined_as_often_elsewhere_counts(given):

@@ -10,7 +10,7 @@ from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import GridSearchCV, cross_val_score
 
 from skultr.datasets import make_ltr
-from skultr.exceptions import ClickDataWarning
+from skultr.exceptions import AssumptionWarning, ClickDataWarning
 from skultr.metrics import RankingScorer
 from skultr.model_selection import QueryKFold
 
@@ -133,6 +133,13 @@ def test_an_estimator_that_learned_from_the_judge_is_an_error(frame):
     model = LinearRegression().fit(frame[["bm25", "outcome_llm"]], np.arange(len(frame)))
     with pytest.raises(ValueError, match=r"pass its values as the metadata 'judge'\.$"):
         RankingScorer(judge="outcome_llm")(model, frame)
+
+
+def test_missing_labels_filled_with_0_are_no_judge(frame):
+    filled = frame.assign(outcome_llm=frame["relevance"].fillna(0))
+    with pytest.warns(AssumptionWarning, match="were missing labels filled with 0"):
+        found = RankingScorer(judge="outcome_llm")(Linear(), filled)
+    assert found == RankingScorer()(Linear(), frame)
 
 
 # Errors ----------------------------------------------------------------------------------
