@@ -554,7 +554,7 @@ def test_standard_errors_of_weights_are_those_of_leaving_out_each_query():
     document = np.arange(400, dtype=np.float32)[:, None]
     halves = np.full(2, 0.5)
 
-    def weigh(kept, scores=scores):
+    def weigh(kept):
         roles = {
             "qid": query[kept],
             "position": position[kept],
@@ -570,11 +570,6 @@ def test_standard_errors_of_weights_are_those_of_leaving_out_each_query():
     without_one = np.array([weigh(query != left_out)[0] for left_out in range(80)])
     jackknife = np.sqrt(79 * without_one.var(axis=0))
     np.testing.assert_allclose(errors, jackknife, rtol=0.1)
-    # A weight of 0 is at its bound, and has no error.
-    opposed = np.column_stack([scores[:, 0], -2 * quality])
-    weights, errors = weigh(query >= 0, opposed)
-    np.testing.assert_array_equal(np.isnan(errors), [False, True])
-    assert weights[1] == 0
 
 
 def test_depth_is_the_median_over_impressions():
