@@ -72,8 +72,7 @@ def training_code(
     text = [name for name in table.features if isinstance(table.frame[name].dtype, TEXT)]
     encoded = [name for name in text if table.frame[name].n_unique() <= FEW_TEXTS.value]
     # The code must name every column that no ranker should read.
-    is_exported = engine != "python"
-    if is_exported:
+    if engine != "python":
         # Engines compute features of numbers; text is encoded there, if at all.
         encoded = []
     dropped = _no_features(table, text, encoded)
@@ -81,18 +80,21 @@ def training_code(
     if dropped:
         lines.append(DROP[is_polars].format(dropped))
     # Without a feature there is no ranker, but labels of documents.
-    if {*table.features} <= {*dropped}:
-        imports, more = _labels()
-    elif is_exported:
-        imports, more = _exporting(engine)
-    else:
-        imports, more = _training(encoded, is_polars)
+    has_features = not {*table.features} <= {*dropped}
+    imports, more = _learning(engine, encoded, is_polars) if has_features else _labels()
     lines += more
     # Only what the lines use is imported.
     text_of_lines = "".join(lines)
     imports += [line for used, line in _IMPORTS.items() if used in text_of_lines]
     caution = [_WARNINGS[verdict.level]] if verdict.level in _WARNINGS else []
     return "\n".join([*caution, *sorted(imports), "", *lines])
+
+
+def _learning(engine, encoded, is_polars):
+    """Imports and lines that train a model for where it will run."""
+    if engine == "python":
+        return _training(encoded, is_polars)
+    return _exporting(engine)
 
 
 def _no_features(table, text, encoded):
