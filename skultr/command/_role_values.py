@@ -72,7 +72,9 @@ class Columns:
             found = _without_none(pairs)
         # Numbers of pages count the rows of each position: of two that count, pages are more.
         deep = {name for name, page in found.items() if page.max() < places[name].max()}
-        return {name: found[name] for name in found if name not in deep or len(deep) == len(found)}
+        if len(deep) == len(found):
+            return found
+        return {name: page for name, page in found.items() if name not in deep}
 
     def _places(self, name):
         """Whole numbers from 0 of a column that may count the rows of pages, None of others."""
@@ -434,18 +436,18 @@ class RoleFinder:
     def _clicks_of_chain(self, names, doc):
         """The clicks, of what was seen, clicked and bought, each only where the one before was."""
         values = {name: self.columns.numbers[name] for name in names}
-        inner = {
-            name: [other for other in names if _is_within(values[other], values[name])]
-            for name in names
-        }
+        inner = {}
+        for name in names:
+            inner[name] = [other for other in names if _is_within(values[other], values[name])]
         if doc is not None:
             # Whether a row was seen depends on its place, and on no document.
-            cell = encode(pair_codes(self.page_query(), doc, int(doc.max()) + 1))[0]
-            names = [
-                name
-                for name in names
-                if not inner[name] or _by_document(values[name], self.place, cell)
-            ]
+            cell, _ = encode(pair_codes(self.page_query(), doc, int(doc.max()) + 1))
+
+            def is_chosen(name):
+                """Whether no column is within it, or its rows depend on their documents."""
+                return not inner[name] or _by_document(values[name], self.place, cell)
+
+            names = [name for name in names if is_chosen(name)]
         # What followed a click is 1 only where it is.
         followed = {each for name in names for each in inner[name]}
         return [name for name in names if name not in followed]

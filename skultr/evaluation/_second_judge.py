@@ -50,17 +50,17 @@ class SecondJudge:
         self._trusted = trusted.where(trusted.notna().all(axis=1))
         self._values = cheap.where(cheap.notna().all(axis=1))
         refuse_undefined(self._values)
-        queries = self._documents.judged(self._trusted, self._values, self._cluster)
-        self._is_comparable = is_defined_as_often(queries)
+        self._queries = self._documents.judged(self._trusted, self._values, self._cluster)
+        self._is_comparable = is_defined_as_often(self._queries)
         return cheap.dropna()
 
     def improve_means(self, means: pd.DataFrame, how: Resampling) -> pd.DataFrame:
         """Means of rankers with the intervals of both judges, where those are narrower."""
-        queries = self._documents.judged(self._trusted, self._values, self._cluster)
-        found = two_judges(queries, *how)
-        if not self._is_comparable:
-            return _improved(means, _without_judge(found), "value", {})
-        _warn_unless_drawn_at_random(found.apart)
+        found = two_judges(self._queries, *how)
+        if self._is_comparable:
+            _warn_unless_drawn_at_random(found.apart)
+        else:
+            found = _without_judge(found)
         return _improved(means, found, "value", {})
 
     def improve_differences(
