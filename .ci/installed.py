@@ -1,6 +1,7 @@
 """What an installation can do without the checkout: ``python -W error installed.py EXTRA``."""
 
 import importlib
+import json
 import pickle
 import pkgutil
 import subprocess
@@ -49,7 +50,10 @@ with tempfile.TemporaryDirectory() as folder:
         log.to_parquet(file)
         skultr.ClickDataset.from_parquet(file, path=f"{folder}/log")
     command = Path(sys.executable).with_name("skultr")
-    subprocess.run([command, "check", file], check=True, capture_output=True)
+    # The exit status is the verdict, which may be "with care"; a crash prints no JSON.
+    said = subprocess.run([command, "check", file, "--json"], capture_output=True, text=True)
+    assert said.stdout, said.stderr
+    assert json.loads(said.stdout)["n_rows"] == len(log)
 
 if extra in ("plot", "quickstart", "papers", "test"):
     from skultr.plotting import ExaminationDisplay
