@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn import config_context
 from sklearn.base import BaseEstimator, TransformerMixin, clone
-from sklearn.callback import CallbackSupportMixin, with_callbacks
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import get_tags
 from sklearn.utils.metadata_routing import get_routing_for_object
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from ._base._callbacks import CallbackSupportMixin, with_callbacks
 from ._base._threads import ALL, few_threads
 from ._base._typing import Column, Table
 from ._log._estimator import FrameOutput, afresh

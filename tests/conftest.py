@@ -54,3 +54,9 @@ def _same_numbers_in_every_run():
     np.random.seed(0)  # noqa: NPY002 - the global generator is the point
     if "torch" in sys.modules:  # a test of what needs no torch must not wait for it
         sys.modules["torch"].manual_seed(0)
+
+
+@pytest.fixture
+def callbacks():
+    """scikit-learn's callbacks, which its release 1.8 does not have."""
+    return pytest.importorskip("sklearn.callback", reason="needs scikit-learn 1.9")

@@ -4,7 +4,6 @@ import numpy as np
 import polars as pl
 import pytest
 import sklearn
-from sklearn.callback import ProgressBar
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
@@ -194,7 +193,7 @@ def test_pickle_clone_repr():
 @pytest.mark.parametrize(
     "convert", [lambda frame: frame, pl.from_pandas], ids=["pandas", "polars"]
 )
-def test_a_whole_search(convert, capsys):
+def test_a_whole_search(convert, callbacks, capsys):
     _, log, clicks = shuffled_log(60, 900, temperature=3.0, n_documents=8, n_features=6)
     log["device"] = np.where(log["session"] % 2, "phone", "desktop")
     log["relevance"] = log["relevance"].clip(upper=2).where(log["qid"] % 4 > 0)
@@ -214,7 +213,7 @@ def test_a_whole_search(convert, capsys):
         refit=OffPolicySelection({"cmip": 2, "perplexity": 2}, by="ndcg"),
         error_score="raise",
     )
-    search.set_callbacks(ProgressBar())
+    search.set_callbacks(callbacks.ProgressBar())
     X = convert(log)
     search.fit(X, clicks)
     table = search.refit.explain(search.cv_results_)

@@ -9,7 +9,6 @@ import pyarrow as pa
 import pytest
 import sklearn
 from sklearn.base import clone
-from sklearn.callback import ProgressBar
 from sklearn.compose import ColumnTransformer
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import GridSearchCV
@@ -103,9 +102,10 @@ def test_arrays_with_keywords_and_routing(world):
     )
 
 
-def test_progress_bar_nests_under_the_search(world, capsys):
+def test_progress_bar_nests_under_the_search(world, callbacks, capsys):
     _, log, clicks = world
-    _search().set_callbacks(ProgressBar(max_propagation_depth=None)).fit(log, clicks)
+    bar = callbacks.ProgressBar(max_propagation_depth=None)
+    _search().set_callbacks(bar).fit(log, clicks)
     shown = capsys.readouterr().out
     assert "GridSearchCV" in shown
     assert "DLARanker" in shown

@@ -11,9 +11,9 @@ import numpy as np
 import pandas as pd
 from scipy.spatial import cKDTree
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
-from sklearn.callback import CallbackSupportMixin, with_callbacks
 from sklearn.utils import check_random_state
 
+from .._base._callbacks import CallbackSupportMixin, with_callbacks
 from .._base._sklearn import Interval, StrOptions, check_sample_weight
 from .._base._typing import AnyFrame, ArrayLike, Column, Floats, Ints, RandomState, Table
 from .._log._counted import CellCount, check_given

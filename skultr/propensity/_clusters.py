@@ -8,10 +8,10 @@ from typing import Any, Self
 import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
-from sklearn.callback import CallbackSupportMixin, with_callbacks
 from sklearn.cluster import KMeans
 from sklearn.utils import check_random_state
 
+from .._base._callbacks import CallbackSupportMixin, with_callbacks
 from .._base._sklearn import HasMethods, Interval, check_sample_weight, seeded_clone
 from .._base._typing import Column, Estimator, RandomState, Table
 from .._log._dataset import ClickDataset

@@ -11,10 +11,10 @@ import narwhals.stable.v2 as nw
 import numpy as np
 import pandas as pd
 from sklearn.base import clone
-from sklearn.callback import CallbackSupportMixin, with_callbacks
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
+from .._base._callbacks import CallbackSupportMixin, with_callbacks
 from .._base._sklearn import Interval
 from .._base._typing import ArrayLike, Frame
 from .._log._cells import loss_scale, read_cells

@@ -10,11 +10,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
-from sklearn.callback import CallbackSupportMixin, with_callbacks
 from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
+from .._base._callbacks import CallbackSupportMixin, with_callbacks
 from .._base._sklearn import check_sample_weight
 from .._base._typing import AnyFrame, ArrayLike, Column, Floats, Frame, Ints, Scope, Table
 from .._log._clicklog import sort_into_lists

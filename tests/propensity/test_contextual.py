@@ -3,7 +3,6 @@ import pandas as pd
 import pytest
 from scipy import sparse
 from sklearn.base import clone
-from sklearn.callback import ProgressBar
 from torch import nn
 
 from skultr.datasets import make_ltr
@@ -198,10 +197,10 @@ def test_context_is_no_feature_of_a_ranker(log):
     assert ranker.predict(serving).shape == (len(X),)
 
 
-def test_callbacks_see_the_epochs(log, capsys):
+def test_callbacks_see_the_epochs(log, callbacks, capsys):
     pytest.importorskip("rich")
     propensity = ContextualPropensity(context=CONTEXT, **{**FAST, "max_epochs": 2})
-    propensity.set_params(n_bootstrap=2).set_callbacks(ProgressBar()).fit(*log)
+    propensity.set_params(n_bootstrap=2).set_callbacks(callbacks.ProgressBar()).fit(*log)
     assert "ContextualPropensity" in capsys.readouterr().out
 
 

@@ -15,7 +15,7 @@ from skultr.rankers import (
 
 from .._worlds import small_log
 
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("callbacks")]
 
 QUICK = {"max_epochs": 2, "early_stopping": False, "random_state": 0}
 

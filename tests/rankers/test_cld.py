@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import clone
-from sklearn.callback import ScoringMonitor
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import GridSearchCV
@@ -342,7 +341,7 @@ def test_variants_without_gamma_say_so(form, gamma):
 
 
 @pytest.mark.parametrize("settings", [{"loss": "pairwise"}, {"hidden_layer_sizes": (4,)}], ids=str)
-def test_selection_in_the_middle_of_a_training(settings):
+def test_selection_in_the_middle_of_a_training(settings, callbacks):
     """Callbacks see the selection of the epoch, not that of an earlier fit."""
     _, log, clicks, curve = top_k_log(n_queries=20, n_sessions=500)
     chances = []
@@ -354,7 +353,8 @@ def test_selection_in_the_middle_of_a_training(settings):
     ranker = CLDRanker(propensity=curve, max_epochs=3, early_stopping=False, random_state=0)
     ranker.set_params(**settings).fit(log, clicks)
     final = ranker.predict_selection(log)
-    ranker.set_callbacks(ScoringMonitor(scoring={"mean": scoring})).fit(log, clicks)
+    monitor = callbacks.ScoringMonitor(scoring={"mean": scoring})
+    ranker.set_callbacks(monitor).fit(log, clicks)
     assert not np.allclose(chances[0], chances[1])
     assert not np.allclose(chances[0], final)
     np.testing.assert_allclose(chances[2], final)

@@ -4,7 +4,6 @@ import pytest
 import torch
 from scipy import sparse
 from sklearn.base import BaseEstimator
-from sklearn.callback import ProgressBar
 from sklearn.exceptions import NotFittedError, UndefinedMetricWarning
 from sklearn.linear_model import Ridge
 
@@ -321,9 +320,9 @@ def test_user_callbacks_of_skorch_run():
     assert Count.epochs == 3
 
 
-def test_progress_bar_counts_epochs(capsys):
+def test_progress_bar_counts_epochs(callbacks, capsys):
     log, clicks = random_lists()
-    NaiveRanker(**FAST).set_callbacks(ProgressBar()).fit(log, clicks)
+    NaiveRanker(**FAST).set_callbacks(callbacks.ProgressBar()).fit(log, clicks)
     assert "NaiveRanker" in capsys.readouterr().out
 
 

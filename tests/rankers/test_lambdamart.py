@@ -9,7 +9,6 @@ from lightgbm import LGBMRanker
 from scipy.special import expit
 from scipy.stats import spearmanr
 from sklearn.base import clone
-from sklearn.callback import ProgressBar
 from sklearn.linear_model import Ridge
 
 from skultr.exceptions import ClickDataWarning, NotIdentifiableWarning, UnstableWeightsWarning
@@ -339,12 +338,13 @@ def test_pickle_holds_trees_and_no_log():
     assert len(text) < 100_000
 
 
-def test_callbacks_see_the_rounds(capsys):
+def test_callbacks_see_the_rounds(callbacks, capsys):
     _, log, rate = _world()
-    _quick(n_estimators=5).set_callbacks(ProgressBar()).fit(log, rate)
+    _quick(n_estimators=5).set_callbacks(callbacks.ProgressBar()).fit(log, rate)
     assert "LambdaMARTRanker - fit" in capsys.readouterr().out
 
 
+@pytest.mark.usefixtures("callbacks")
 def test_a_callback_may_stop_the_training():
     class StopAtThree:
         def __init__(self):

@@ -13,7 +13,6 @@ import torch
 from lightgbm import LGBMRegressor
 from scipy.optimize import minimize
 from scipy.special import log_softmax
-from sklearn.callback import ScoringMonitor
 from sklearn.exceptions import NotFittedError
 from skorch.callbacks import Callback
 
@@ -651,10 +650,10 @@ def test_as_a_teacher_of_trees(world):
     assert together > 0.7
 
 
-def test_monitoring_of_training(world):
+def test_monitoring_of_training(world, callbacks):
     """Callbacks score the model in the middle of its training."""
     _, _, log, clicks = world
-    monitor = ScoringMonitor(scoring={"ndcg": RankingScorer()})
+    monitor = callbacks.ScoringMonitor(scoring={"ndcg": RankingScorer()})
     ranker = VectorizationRanker(**QUICK).set_callbacks(monitor)
     ranker.fit(log, clicks)
     scores = monitor.get_logs().data_as_pandas["ndcg"]
