@@ -19,6 +19,7 @@ from sklearn.utils.metadata_routing import get_routing_for_object
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ._base._callbacks import CallbackSupportMixin, with_callbacks
+from ._base._sklearn import HasPage
 from ._base._threads import ALL, few_threads
 from ._base._typing import Column, Table
 from ._log._estimator import FrameOutput, afresh
@@ -49,7 +50,12 @@ __all__ = ["OnFeatures"]
 
 
 class OnFeatures(
-    FrameOutput, CallbackSupportMixin, TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
+    HasPage,
+    FrameOutput,
+    CallbackSupportMixin,
+    TransformerMixin,
+    BaseEstimator,
+    auto_wrap_output_keys=None,
 ):
     """Apply a transformer to the features and pass the role columns through.
 

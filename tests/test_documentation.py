@@ -6,7 +6,9 @@ import re
 import textwrap
 from pathlib import Path
 
-from ._discovery import public_names
+import pytest
+
+from ._discovery import public_estimators, public_names
 
 ROOT = Path(__file__).parents[1]
 
@@ -15,6 +17,18 @@ def test_api_page_names_everything_public():
     text = (ROOT / "docs" / "api.rst").read_text()
     missing = [n for n in public_names() if not re.search(rf"\b{n.split('.')[-1]}\b", text)]
     assert not missing, f"docs/api.rst lacks {missing}"
+
+
+@pytest.mark.parametrize("estimator", public_estimators(), ids=lambda each: type(each).__name__)
+def test_the_question_mark_of_a_notebook_opens_a_page_of_the_api(estimator):
+    text = (ROOT / "docs" / "api.rst").read_text()
+    pages = [f"skultr.{name}.html" for name in re.findall(r"^   ~([\w.]+)$", text, re.MULTILINE)]
+    link = estimator._get_doc_link()
+    site, _, page = link.rpartition("/generated/")
+    assert site == "https://skultr.readthedocs.io/en/latest"
+    assert page in pages
+    assert page.endswith(f".{type(estimator).__name__}.html")
+    assert f'href="{link}"' in estimator._repr_html_()
 
 
 def test_guide_gallery_or_papers_use_everything_public():

@@ -3,7 +3,7 @@ Judgments beside the clicks
 ===========================
 
 **Claim.** A few queries that people have judged, and many clicks on others, rank better together
-than clicks alone: :class:`~skultr.rankers.EnsembleRanker` trains one member on the judgments, and
+than clicks alone: :class:`~skultr.EnsembleRanker` trains one member on the judgments, and
 held-out clicks and held-out judgments weigh it. Where clicks and judgments alone are about as
 good, both are ahead of each. Where half of the judgments are wrong, this member loses half of its
 weight.

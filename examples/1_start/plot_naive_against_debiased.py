@@ -136,6 +136,6 @@ assert last["DLA"] < 0.3 * last["naive"]
 #   queries, no correction among them, and is level with the naive ranker. ``correction="divide",
 #   clip=None`` is literal division (see :ref:`corrections`).
 # - Which ranker is best depends on the number of clicks. Begin with
-#   :class:`~skultr.rankers.EnsembleRanker`: :ref:`an example
+#   :class:`~skultr.EnsembleRanker`: :ref:`an example
 #   <sphx_glr_auto_examples_1_start_plot_never_worse.py>`.
 # - The skyline is the best that these features and this network can do, not a perfect ranking.

@@ -2,7 +2,7 @@
 The ensemble behind weak and strong production rankers
 ======================================================
 
-**Claim.** :class:`~skultr.rankers.EnsembleRanker` weighs naive and debiased rankers, and the one
+**Claim.** :class:`~skultr.EnsembleRanker` weighs naive and debiased rankers, and the one
 that served the log, by the clicks of held-out queries. Behind production rankers from weak to
 strong it is level with the better of production and the naive ranker, or above. Dual learning
 corrects clicks always: it wins behind weak production, and loses behind strong.

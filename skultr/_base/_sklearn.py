@@ -1,9 +1,10 @@
-"""scikit-learn's private names, imported here only, and seeded and silent clones."""
+"""scikit-learn's private names, used here only, and seeded and silent clones."""
 # ruff: noqa: F401 (names for the rest of the package)
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sklearn.base import clone
@@ -31,6 +32,22 @@ if TYPE_CHECKING:
         ...
 else:
     from sklearn.utils._param_validation import validate_params
+
+
+class HasPage:
+    """Mixin of public estimators: the "?" of their diagram opens their page of the API."""
+
+    _doc_link_module = "skultr"
+    _doc_link_template = "https://skultr.readthedocs.io/en/latest/generated/{page}.html"
+
+    def _doc_link_url_param_generator(self) -> dict[str, str]:
+        """What scikit-learn puts into the template."""
+        name = type(self).__name__
+        package, folder, *_ = type(self).__module__.split(".")
+        # A page is called as users import the class: from the package itself where it has it.
+        is_offered = name in import_module(package).__all__
+        home = package if is_offered else f"{package}.{folder}"
+        return {"page": f"{home}.{name}"}
 
 
 def silent_clone(estimator: Any) -> Any:

@@ -21,6 +21,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._base._progress import working
 from .._base._published import as_published
+from .._base._sklearn import HasPage
 from .._base._threads import few_threads
 from ..exceptions import saying_once
 from ._click_units import as_rates, impressions_of_counts, is_counted
@@ -205,7 +206,7 @@ def steps_of(model: Any) -> list[Any]:
 
 
 # What a log is read as --------------------------------------------------------------------
-class ReadsLogs:
+class ReadsLogs(HasPage):
     """Mixin of estimators that read logs: ``roles_``, and all faults of a log in one error."""
 
     @property

@@ -158,7 +158,7 @@ def run_comparison(
     the documents, the code of functions with the values that they close over, and the release of
     skultr. If one differs, the call is an error that names it.
 
-    *Columns.* The log has the column ``production``, which :class:`~skultr.rankers.EnsembleRanker`
+    *Columns.* The log has the column ``production``, which :class:`~skultr.EnsembleRanker`
     reads, but for rankers of skultr that correct clicks without it; and ``relevance``, which no
     ranker of skultr reads; yours must not, unless it is a skyline. ``context`` and ``arm`` are
     left out, unless a parameter ``bias`` of the ranker names them.

@@ -106,7 +106,7 @@ def export_model(
         :class:`~skultr.rankers.DistilledRanker`, which can be made of any ranker. *Linear scores*
         come from linear regressors in these places, or from networks with
         ``hidden_layer_sizes=()`` and ``scale_features=False``. Every
-        :class:`~skultr.rankers.EnsembleRanker` can be written as ONNX. It can be written as trees
+        :class:`~skultr.EnsembleRanker` can be written as ONNX. It can be written as trees
         if all members are trees and production has no weight.
     feature_names : list of str or dict, default=None
         The engine's names of the features: a list in the order of the columns, or a dict from
