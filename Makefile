@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 # Another release of torch, or one from another index:
-# make test TORCH=torch==2.4.0 TORCH_INDEX=https://download.pytorch.org/whl/cpu
+# make test TORCH=torch==2.10.0 TORCH_INDEX=https://download.pytorch.org/whl/cpu
 TORCH ?= torch --constraint constraints.txt
 TORCH_INDEX ?=
 comma := ,
@@ -12,7 +12,7 @@ comma := ,
 	dist release-test clean
 
 # Your own documents: make quickstart ARGS="--data my_letor_file.txt"
-quickstart: $(VENV)/.quickstart
+quickstart: $(VENV)/.plot
 	$(BIN)/python examples/quickstart.py $(ARGS)
 
 # One paper's tables and figures: make papers PAPER=cld ARGS="--table 2 --letor my_folder"
@@ -58,12 +58,12 @@ docs: $(VENV)/.docs
 site-test: $(VENV)/.docs $(VENV)/.site
 	$(BIN)/python -m pytest -rs tests/site
 
-# The sdist, and the wheel that is built from it
+# The sdist, and the wheel that is built from it; what builds them has its releases pinned
 dist: $(VENV)/.lint
-	rm -rf dist && $(BIN)/python -m build
+	rm -rf dist && PIP_CONSTRAINT=$(CURDIR)/constraints-build.txt $(BIN)/python -m build
 
 # Both as users install them, with each extra and each Python that is here. At the lower bounds:
-# TORCH=torch==2.4.0 BOUNDS="--constraint constraints-minimum.txt" .ci/release python3.11
+# TORCH=torch==2.10.0 BOUNDS="--constraint constraints-minimum.txt" .ci/release python3.11
 PYTHONS ?= python3.11 python3.12 python3.13 python3.14
 release-test: dist
 	TORCH="$(TORCH)" TORCH_INDEX="$(TORCH_INDEX)" .ci/release $(PYTHONS)

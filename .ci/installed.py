@@ -4,11 +4,12 @@ import importlib
 import json
 import pickle
 import pkgutil
+import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import warnings
-from pathlib import Path
 
 import skultr
 
@@ -32,7 +33,8 @@ log, clicks, _ = simulate_clicks(
 ranker = skultr.DLARanker(max_epochs=2, random_state=0).fit(log, clicks)
 scores = ranker.predict(documents)
 
-with tempfile.TemporaryDirectory() as folder:
+# Windows deletes no file that is still mapped into memory.
+with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
     if extra in ("serving", "test"):
         from skultr.serving import load_model, save_model
 
@@ -43,19 +45,16 @@ with tempfile.TemporaryDirectory() as folder:
     assert (loaded.predict(documents) == scores).all()
 
     log["click"] = clicks
-    file = f"{folder}/clicks.csv"
-    log.to_csv(file, index=False)
-    if extra in ("quickstart", "papers", "scale", "test"):
-        file = f"{folder}/clicks.parquet"
-        log.to_parquet(file)
-        skultr.ClickDataset.from_parquet(file, path=f"{folder}/log")
-    command = Path(sys.executable).with_name("skultr")
+    file = f"{folder}/clicks.parquet"
+    log.to_parquet(file)
+    skultr.ClickDataset.from_parquet(file, path=f"{folder}/log")
+    command = shutil.which("skultr", path=sysconfig.get_path("scripts"))
     # The exit status is the verdict, which may be "with care"; a crash prints no JSON.
     said = subprocess.run([command, "check", file, "--json"], capture_output=True, text=True)
     assert said.stdout, said.stderr
     assert json.loads(said.stdout)["n_rows"] == len(log)
 
-if extra in ("plot", "quickstart", "papers", "test"):
+if extra in ("plot", "papers", "test"):
     from skultr.plotting import ExaminationDisplay
 
     ExaminationDisplay.from_estimator(ranker)

@@ -54,7 +54,7 @@ sphinx_gallery_conf = {
     "parallel": min(os.cpu_count() or 1, 4),
     "gallery_dirs": "auto_examples",
     "first_notebook_cell": "# Run it in the folder of the example, in a checkout of skultr:\n"
-    '# %pip install --quiet "../..[quickstart]"',
+    '# %pip install --quiet "../..[plot]"',
     "filename_pattern": r"/plot_",
     "ignore_pattern": r"__init__\.py|quickstart\.py|\bsimulated_shop\.py",
     "within_subsection_order": ExplicitOrder(

@@ -11,7 +11,6 @@ import warnings
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from importlib.util import find_spec
 from typing import Any
 
 import narwhals.stable.v2 as nw
@@ -713,12 +712,10 @@ def encode_ids(series: nw.Series[Any]) -> tuple[Ints, Any]:
         return encode(series.to_numpy())
     if kind.is_pandas():
         values = series.to_native()
-    elif find_spec("pyarrow"):  # there is no Python object per text
+    else:  # by PyArrow, without a Python object per text
         if isinstance(dtype, nw.String | nw.Categorical | nw.Enum):
             series = series.cast(nw.String)
         values = series.to_pandas()
-    else:
-        values = series.to_numpy()
     with naming_ids(f"The column {series.name!r}", values):
         codes, ids = pd.factorize(values)
     is_text = isinstance(ids.dtype, pd.StringDtype | pd.ArrowDtype)

@@ -245,15 +245,11 @@ BATCH = 1 << 19
 
 
 def import_pyarrow() -> Any:
-    """PyArrow, or an error that says how to install it."""
-    try:
-        import pyarrow
-        import pyarrow.dataset
-        import pyarrow.ipc
-    except ImportError as error:
-        raise ImportError(
-            "A ClickDataset needs PyArrow, which is not installed: pip install pyarrow."
-        ) from error
+    """PyArrow with its parts, which take a moment to import and serve logs on disk alone."""
+    import pyarrow
+    import pyarrow.dataset
+    import pyarrow.ipc
+
     return pyarrow
 
 

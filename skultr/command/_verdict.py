@@ -10,7 +10,6 @@ import time
 import warnings
 from dataclasses import dataclass
 from html import escape
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -81,10 +80,11 @@ _TAKEN = {"session", "qid", "position", "user", "click", "relevance", "productio
 _ASSUMED = "assumed-"
 #: Names of the other files.
 _REPORT = "report.html"
+_LOG = "log.parquet"
 _TOPICS = "topics.csv"
 _SAVED = "model.zip"
 #: Names of all files that a run may have written beside its report.
-_UNMARKED = {"log.csv", "log.parquet", _TOPICS, _SAVED}
+_UNMARKED = {_LOG, _TOPICS, _SAVED}
 _UNMARKED |= {name for name, _ in _MODELS.values()}
 _UNMARKED |= {name for name, _ in _JUDGMENTS.values()}
 _WRITTEN = _UNMARKED | {f"{_ASSUMED}{name}" for name in _UNMARKED}
@@ -234,7 +234,7 @@ def _inputs(options):
 def _names(options):
     """Names of all files that a run may write."""
     # Whether examination will be assumed is not known yet: both names of each file.
-    names = {_log_name(), _TOPICS, *(name for name, _ in _JUDGMENTS.values())}
+    names = {_LOG, _TOPICS, *(name for name, _ in _JUDGMENTS.values())}
     if options.features is not None:
         names |= {_SAVED, _MODELS[options.format][0]}
     return [_REPORT, *(f"{mark}{name}" for mark in ("", _ASSUMED) for name in sorted(names))]
@@ -401,14 +401,9 @@ def _curve(log, is_connected):
 
 
 def _write_log(log, out):
-    # Parquet where the library for it is there: types stay as they are.
-    name = _log_name()
-    getattr(log, f"to_{Path(name).suffix[1:]}")(out / name, index=False)
-    return name, 'one row per document shown, for `fit(log, "click")`'
-
-
-def _log_name():
-    return "log.csv" if find_spec("pyarrow") is None else "log.parquet"
+    # Unlike in CSV, types stay as they are.
+    log.to_parquet(out / _LOG, index=False)
+    return _LOG, 'one row per document shown, for `fit(log, "click")`'
 
 
 # Judgments ----------------------------------------------------------------------------

@@ -220,8 +220,6 @@ def load_baidu_ultr(
 
     FileNotFoundError
         If there is no such file.
-    ImportError
-        If a file has features and PyArrow is not installed.
 
     See Also
     --------
@@ -269,7 +267,7 @@ def _read_part(file, path, columns):
     kind = path.lower().rpartition(".")[2]
     if kind not in ("feather", "parquet"):
         return _as_log(_rows_of_text(file), "media_type")
-    # Imported here, so that other files need no PyArrow.
+    # Imported here: it takes a moment, and other files do not need it.
     from pyarrow import dataset
 
     # Only the columns that are needed are read: embeddings are nine tenths of a file.
@@ -365,8 +363,6 @@ def _opened(path, what):
             yield file
     except FileNotFoundError:
         raise
-    except ImportError as error:
-        raise ImportError(f"Reading {path} needs PyArrow: pip install pyarrow.") from error
     except (OSError, EOFError, ValueError, SyntaxError, zlib.error) as error:
         found = " ".join(str(error).split())
         raise ValueError(

@@ -70,7 +70,7 @@ def read_ubi(
         - JSON lines, also as ``.gz`` or ``.zip``: plain ndjson; bulk ndjson (a line
           ``{"index": {...}}`` before each document); or lines with the name of the index and a
           tab before the document;
-        - Parquet files (``.parquet``, ``.pq``), which need PyArrow;
+        - Parquet files (``.parquet``, ``.pq``);
         - frames of any engine that Narwhals reads, with one record per row.
 
         In Parquet and frames, attributes may be structs, maps, objects, JSON text, or columns such

@@ -722,13 +722,8 @@ def parquet_parts(
     path: str, kind: str | None, fields: Fields, n_jobs: int | None
 ) -> Iterator[Part]:
     """Parts of a Parquet file, of which only the fields that are needed are read."""
-    try:
-        from pyarrow import parquet
-    except ImportError as error:
-        raise ImportError(
-            f"Reading {path} needs PyArrow: pip install pyarrow. Or read the file with another "
-            "package and pass the frame."
-        ) from error
+    from pyarrow import parquet
+
     with _reading(path), parquet.ParquetFile(path) as file:
         # The file is closed before workers open it.
         schema = file.schema_arrow

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from .._base._optional import optional
 from ._thresholds import LEAST_UNITS
 
 if TYPE_CHECKING:
@@ -245,12 +246,6 @@ def _draw(comparison, table, baseline, ax):
 
 
 def _new_axes(n_methods):
-    try:
-        import matplotlib.pyplot as plt
-    except ImportError as error:
-        raise ImportError(
-            "ComparisonTable.plot draws with matplotlib, which is not installed. Install it with "
-            "`pip install matplotlib` or `pip install 'skultr[plot]'`."
-        ) from error
+    plt = optional("matplotlib.pyplot", "plot")
     figure = plt.figure(figsize=(7, 1.4 + 0.55 * n_methods), layout="constrained")
     return figure.subplots()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from .._base._optional import optional
 from .._base._shared_text import with_shared_text
 from .._base._typing import Floats
 from .._log._estimator import if_fitted, steps_of
@@ -134,14 +135,7 @@ class Display:
         self.figure_ = cast("Figure", self.ax_.figure)
 
     def _new_figure(self, figsize):
-        try:
-            import matplotlib.pyplot as plt
-        except ImportError as error:
-            raise ImportError(
-                f"{type(self).__name__} draws with matplotlib, which is not installed. Install it "
-                "with `pip install matplotlib` or `pip install 'skultr[plot]'`."
-            ) from error
-        return plt.figure(figsize=figsize, layout="constrained")
+        return optional("matplotlib.pyplot", "plot").figure(figsize=figsize, layout="constrained")
 
 
 def palette(n: int) -> list[str]:

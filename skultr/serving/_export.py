@@ -139,7 +139,7 @@ def export_model(
         message says why. Two examples: a score depends on all candidates of a query; a
         transformer makes one column of several.
     ImportError
-        If the format is ``"onnx"`` and onnx is missing: ``pip install skultr[serving]``.
+        If the format is ``"onnx"`` and onnx is missing: ``pip install "skultr[serving]"``.
 
     Warns
     -----

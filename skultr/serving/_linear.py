@@ -14,6 +14,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
 from torch import nn
 
+from .._base._optional import optional
 from .._base._typing import Floats
 from .._torch._net import NeuralEstimator
 from .._torch._networks import MAX_DEVIATION, Dropout, Linear, ScaleFeatures, SideBySide
@@ -23,7 +24,7 @@ from ..rankers._heckman import HeckmanRanker
 from ..rankers._learner_ranker import LearnerRanker
 from ..rankers._ranker import BaseRanker
 from ..rankers._vectorization import VectorizationRanker
-from ._served_model import ServedModel, optional, terms_of
+from ._served_model import ServedModel, terms_of
 from ._trees import Upload, floor_single, plugin_body, scaled_trees, solr_body, trees_of
 
 #: What each scaler takes off a column, and what it then divides the column by.
@@ -245,7 +246,7 @@ def write_onnx(scores: ScoreSum, upload: Upload) -> bytes:
 
     Production is one more input, (batch, 1), if it has a factor.
     """
-    onnx = optional("onnx")
+    onnx = optional("onnx", "serving")
     helper = onnx.helper
     graph = _Graph(helper)
     inputs = _write_sum(graph, scores, len(upload.names))

@@ -20,13 +20,14 @@ from lightgbm import Booster, LGBMModel
 from sklearn.base import BaseEstimator, clone
 from sklearn.pipeline import Pipeline
 
+from .._base._optional import optional
 from .._base._sklearn import validate_params
 from .._base._writing import folder_beside, refuse_to_replace
 from .._log._estimator import SlimPickles
 from .._log._faults import IDS
 from ..exceptions import warn_user
 from ._boosters import check_settings, read_booster
-from ._served_model import fitted_steps, optional
+from ._served_model import fitted_steps
 from ._thresholds import BYTES_PER_VALUE, JSON_VALUES, UNPACKED_BYTES, UNPACKED_PER_BYTE
 
 _FORMAT = "skultr model"
@@ -70,7 +71,7 @@ def save_model(model: Any, path: str | os.PathLike[str]) -> None:
         - the model unpacks to too much, such as a forest of scikit-learn with more than about
           4,000 trees of a few leaves.
     ImportError
-        If safetensors or skops is missing: ``pip install skultr[serving]``.
+        If safetensors or skops is missing: ``pip install "skultr[serving]"``.
 
     Warns
     -----
@@ -178,7 +179,7 @@ def load_model(path: str | os.PathLike[str]) -> Any:
         - holds a model that no longer gives a row of zeros a finite score, although it did when
           saved. Models with parts of scikit-learn are not checked for this.
     ImportError
-        If safetensors or skops is missing: ``pip install skultr[serving]``.
+        If safetensors or skops is missing: ``pip install "skultr[serving]"``.
 
     Warns
     -----
@@ -364,7 +365,8 @@ class Encoder:
 
     def parts(self) -> dict[str, bytes]:
         """Contents of the files, by name."""
-        return {_WEIGHTS: optional("safetensors.numpy").save(self._arrays), **self._files}
+        weights = optional("safetensors.numpy", "serving").save(self._arrays)
+        return {_WEIGHTS: weights, **self._files}
 
     def encode(self, value: Any) -> Any:
         """What JSON holds of a value or a fitted estimator."""
@@ -459,7 +461,7 @@ class Encoder:
             self._fitted = before
 
     def _skops(self, value):
-        io = optional("skops.io")
+        io = optional("skops.io", "serving")
         try:
             content = io.dumps(value)
             foreign = sorted({*io.get_untrusted_types(data=content)} - {*_TRUSTED})
@@ -487,7 +489,7 @@ class Decoder:
 
     def __init__(self, parts: _Parts) -> None:
         self._parts = parts
-        self._arrays = optional("safetensors.numpy").load(parts.pop(_WEIGHTS))
+        self._arrays = optional("safetensors.numpy", "serving").load(parts.pop(_WEIGHTS))
         self._codes = {
             # Each once, as it was written: a file that names one often would fill memory.
             "array": lambda place: self._arrays.pop(place).copy()[()],
@@ -544,7 +546,7 @@ class Decoder:
         _check_size("bytes in arrays", sum(sizes), UNPACKED_BYTES.value + len(content))
         # What skops does not know, beside the list, is an error of its own.
         with _ONE_PARSER:
-            return optional("skops.io").loads(content, trusted=_TRUSTED)
+            return optional("skops.io", "serving").loads(content, trusted=_TRUSTED)
 
     def _object(self, found):
         name, state = found

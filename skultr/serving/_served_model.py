@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from importlib import import_module
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -102,15 +101,6 @@ def fitted_steps(model: Any) -> list[Any]:
     for step in steps:
         check_is_fitted(step)
     return steps
-
-
-def optional(name: str) -> Any:
-    """A module of an optional package, or an error that says how to install it."""
-    try:
-        return import_module(name)
-    except ImportError as error:
-        package = name.partition(".")[0]
-        raise ImportError(f"{package} is missing: pip install skultr[serving]") from error
 
 
 def _check_step(step):

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 from numpy.testing import assert_array_equal, assert_raises
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, clone
@@ -77,8 +78,8 @@ def check_ranker(estimator: BaseEstimator, *, generate_only: bool = False) -> li
     - An aggregated log gives the model of the raw log.
     - A common factor of all ``sample_weight`` changes nothing.
     - A feature that changes from page to page, and for which users click, is learned.
-    - pandas, Polars and PyArrow frames and arrays with keywords give the same model (frames that
-      are not installed are left out).
+    - pandas, Polars and PyArrow frames and arrays with keywords give the same model (Polars,
+      where it is installed).
     - A ranker whose tags allow NaN learns from logs with missing values.
     - The same seed gives the same model; ``clone`` and ``pickle`` keep it.
     - It works in a ``Pipeline``, a ``GridSearchCV``, and on a frame at serving time.
@@ -170,8 +171,8 @@ def check_propensity(
       ``relevance``, the order of rows and the values of ids.
     - An aggregated log gives the estimate of the raw log; a keyword ``impressions`` and
       ``sample_weight`` are the column ``impressions``.
-    - pandas, Polars and PyArrow frames and arrays with keywords give the same estimate (frames
-      that are not installed are left out; arrays only if no column is read by its name).
+    - pandas, Polars and PyArrow frames and arrays with keywords give the same estimate (Polars,
+      where it is installed; arrays only if no column is read by its name).
     - The same seed gives the same estimate; ``clone`` and ``pickle`` keep it.
     - It serves as the ``propensity`` of an :class:`skultr.rankers.IPSRanker`.
 
@@ -864,11 +865,10 @@ def _arrays(
 
 
 def _other_frames(frame: pd.DataFrame) -> list[Any]:
-    """The frame in Polars and PyArrow, if both are installed."""
+    """The frame in PyArrow, and in Polars if that is installed."""
+    table = pa.Table.from_pandas(frame, preserve_index=False)
     try:
         import polars as pl
-        import pyarrow as pa
     except ImportError:
-        return []
-    table = pa.Table.from_pandas(frame, preserve_index=False)
-    return [pl.from_arrow(table), table]
+        return [table]
+    return [table, pl.from_arrow(table)]

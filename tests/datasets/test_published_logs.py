@@ -1,7 +1,6 @@
 """Small files in the layouts of TianGong-ST and Baidu-ULTR, and damaged ones."""
 
 import gzip
-import sys
 
 import numpy as np
 import pandas as pd
@@ -280,14 +279,6 @@ def test_values_that_are_no_numbers_or_ids(change, tmp_path):
     path = tmp_path / "part.parquet"
     features(**change).to_parquet(path)
     with pytest.raises(ValueError, match=r"cannot be read .*the values of result 1 are"):
-        load_baidu_ultr(path)
-
-
-def test_parts_with_features_need_pyarrow(tmp_path, monkeypatch):
-    path = tmp_path / "part.parquet"
-    features().to_parquet(path)
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(ImportError, match=r"part\.parquet needs PyArrow: pip install pyarrow"):
         load_baidu_ultr(path)
 
 

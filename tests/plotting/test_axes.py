@@ -21,7 +21,7 @@ def test_importing_does_not_import_matplotlib_or_torch():
 
 def test_without_matplotlib(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
-    with pytest.raises(ImportError, match=r"ADisplay draws with matplotlib.*`pip install"):
+    with pytest.raises(ImportError, match=r'needs matplotlib.*pip install "skultr\[plot\]"'):
         ADisplay()._open(None, None)
 
 
