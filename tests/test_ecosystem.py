@@ -2,6 +2,7 @@
 
 import re
 import runpy
+import textwrap
 import warnings
 from pathlib import Path
 
@@ -390,6 +391,24 @@ def test_a_step_of_a_pipeline_of_pyterrier(documents, ranker, results):
     names = {"docno": "doc", "label": "relevance"}
     X = X.merge(qrels.rename(columns=names), on=["qid", "doc"], how="left")
     assert RankingScorer()(ranker, X) == pytest.approx(RankingScorer()(ranker, documents))
+
+
+# --------------------------------------------------------------------------------------
+# MLflow: the code of the page, as it stands
+# --------------------------------------------------------------------------------------
+@pytest.mark.filterwarnings("ignore")  # of what MLflow uses
+def test_mlflow_keeps_a_ranker(documents, ranker, tmp_path, monkeypatch):
+    mlflow = pytest.importorskip("mlflow", reason="needs mlflow")
+    page = (ROOT / "docs/user_guide/ecosystem.rst").read_text()
+    (code,) = re.findall(r"^ {4}import mlflow\n(?:(?: {4}.*)?\n)+", page, re.MULTILINE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/runs.db")
+    names = {"ranker": ranker, "documents": documents, "RankingScorer": RankingScorer}
+    exec(textwrap.dedent(code), names)
+    np.testing.assert_array_equal(names["loaded"].predict(documents), ranker.predict(documents))
+    logged = mlflow.get_run(names["run"].info.run_id).data
+    assert logged.params["n_estimators"] == "20"
+    assert logged.metrics["ndcg"] == pytest.approx(RankingScorer()(ranker, documents))
 
 
 # --------------------------------------------------------------------------------------
