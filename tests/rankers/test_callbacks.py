@@ -1,5 +1,9 @@
 """scikit-learn's callbacks see the fit that the user asked for, and none that only judges it."""
 
+import subprocess
+import sys
+import textwrap
+
 import numpy as np
 import pytest
 
@@ -80,3 +84,25 @@ def test_callbacks_see_the_training_that_stays(ranker, target):
     recorder = Recorder()
     ranker.set_callbacks(recorder).fit(log, y)
     assert recorder.ended == ["epoch"] * ranker.n_iter_ + ["fit"]
+
+
+def test_fits_without_callbacks_of_scikit_learn():
+    """As with its release 1.8: here the module is taken away after scikit-learn is imported."""
+    code = """
+    import sys, warnings
+
+    import sklearn.model_selection, sklearn.pipeline
+
+    sys.modules["sklearn.callback"] = None
+    from skultr.datasets import make_ltr
+    from skultr.rankers import LambdaMARTRanker, NaiveRanker
+
+    documents = make_ltr(20, 5, n_features=2, random_state=0)
+    for ranker in (NaiveRanker(max_epochs=1), LambdaMARTRanker(n_estimators=2)):
+        assert not hasattr(ranker, "set_callbacks")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            ranker.fit(documents, documents["relevance"] > 0)
+        assert len(set(ranker.predict(documents))) > 1
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=True)
