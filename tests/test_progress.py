@@ -79,7 +79,6 @@ def test_silent_by_default_and_the_same_results_with_lines(work, log, capfd, cap
 
 
 def test_writing_a_dataset_reports(log, lines, tmp_path):
-    pytest.importorskip("pyarrow", reason="ClickDataset needs pyarrow")
     X, clicks = log
     ClickDataset.from_parquet(X.assign(click=clicks), path=tmp_path / "clicks")
     assert any("ClickDataset: part of the rows 1" in line for line in lines())

@@ -48,7 +48,6 @@ def test_one_file_is_split_by_query(tmp_path):
 
 
 def test_a_parquet_file_with_a_column_split(tmp_path):
-    pytest.importorskip("pyarrow")
     frame = pd.DataFrame({"qid": [1, 1, 2, 2], "label": [0, 1, 2, 0], "f": np.arange(4.0)})
     frame["split"] = ["train", "train", "test", "test"]
     frame.to_parquet(tmp_path / "set.parquet")

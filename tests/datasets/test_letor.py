@@ -15,8 +15,6 @@ from skultr.datasets import letor_splits, load_letor, make_ltr
 from skultr.exceptions import ClickDataWarning
 from skultr.simulation import simulate_clicks
 
-pytest.importorskip("pyarrow", reason="the Parquet files of these tests need pyarrow")
-
 LINES = "2 qid:10 1:0.5 3:1e3 # a comment\n0 qid:10 2:-1\n1 qid:7 1:1 2:2 3:3\n"
 
 
