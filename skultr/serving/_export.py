@@ -104,10 +104,9 @@ def export_model(
 
         *Trees* come from :class:`~skultr.rankers.LambdaMARTRanker`, from a LightGBM ``estimator``
         of another ranker, from a LightGBM ``student`` of
-        :class:`~skultr.rankers.DistilledRanker`, which can be made of any ranker, or from a
-        library. *Linear scores*
-        come from linear regressors in these places, or from networks with
-        ``hidden_layer_sizes=()`` and ``scale_features=False``. Every
+        :class:`~skultr.rankers.DistilledRanker`, which can be made of any ranker, or are those of
+        a model of LightGBM or XGBoost. *Linear scores* come from linear regressors in these
+        places, or from networks with ``hidden_layer_sizes=()`` and ``scale_features=False``. Every
         :class:`~skultr.rankers.EnsembleRanker` can be written as ONNX. It can be written as trees
         if all members are trees and production has no weight.
     feature_names : list of str or dict, default=None
