@@ -1,8 +1,30 @@
-"""Trees on a cluster, trained on debiased clicks: the recipes of "When one machine is not enough".
+"""From a cluster to a ranker: the recipes of "My log is on a cluster".
 
-Each takes the table of ``skultr.propensity.debiased_table`` in its engine and the features of the
-documents there, and returns a model in memory: ``predict`` needs no cluster.
+``dataset_from_...`` write a log to Parquet, from which one machine trains any ranker.
+The others train trees on the cluster. Each of these takes the table of
+``skultr.propensity.debiased_table`` in its engine and the features of the documents there, and
+returns a model in memory: ``predict`` and ``skultr.serving.export_model`` need no cluster.
 """
+
+from skultr import ClickDataset
+
+
+def dataset_from_spark(log, documents, folder):
+    """Parquet by Spark, then a dataset; ``folder`` is one that Spark and this machine share."""
+    log.write.parquet(f"{folder}/log")
+    documents.write.parquet(f"{folder}/documents")
+    return ClickDataset.from_parquet(
+        f"{folder}/log", f"{folder}/documents", path=f"{folder}/clicks"
+    )
+
+
+def dataset_from_dask(log, documents, folder):
+    """Parquet by Dask, then a dataset; ``folder`` is one that Dask and this machine share."""
+    log.to_parquet(f"{folder}/log", write_index=False)
+    documents.to_parquet(f"{folder}/documents", write_index=False)
+    return ClickDataset.from_parquet(
+        f"{folder}/log", f"{folder}/documents", path=f"{folder}/clicks"
+    )
 
 
 def lightgbm_on_dask(table, documents, features, client):
@@ -31,12 +53,12 @@ def lightgbm_on_dask(table, documents, features, client):
 
 
 def xgboost_on_dask(table, documents, features, client):
-    """XGBoost's ranker on Dask: it takes labels as they are, and weighs queries alike."""
+    """XGBoost's ranker on Dask: labels as they are; it brings queries together itself."""
     from xgboost.dask import DaskXGBRanker
 
     rows = table.merge(documents, on=["qid", "doc"]).persist()
     ranker = DaskXGBRanker(
-        objective="rank:ndcg", ndcg_exp_gain=False, n_estimators=20, max_depth=4, learning_rate=0.3
+        objective="rank:ndcg", ndcg_exp_gain=False, n_estimators=50, max_depth=4, learning_rate=0.1
     )
     ranker.client = client
     ranker.fit(rows[features], rows["label"], qid=rows["group"])
@@ -44,21 +66,24 @@ def xgboost_on_dask(table, documents, features, client):
 
 
 def xgboost_on_spark(table, documents, features, n_workers=2):
-    """XGBoost's regressor on Spark: each document counts by its number of examinations."""
-    from xgboost.spark import SparkXGBRegressor
+    """XGBoost's ranker on Spark: labels as they are, queries whole in sorted partitions."""
+    from xgboost.spark import SparkXGBRanker
 
     rows = table.join(documents, ["qid", "doc"])
-    regressor = SparkXGBRegressor(
+    ranker = SparkXGBRanker(
         features_col=features,
         label_col="label",
-        weight_col="weight",
+        qid_col="group",
         num_workers=n_workers,
-        objective="count:poisson",
+        # By ranges of qid_col. Else rows that are in n_workers partitions stay where they are.
+        force_repartition=True,
+        objective="rank:ndcg",
+        ndcg_exp_gain=False,
         n_estimators=50,
         max_depth=4,
         learning_rate=0.1,
     )
-    return regressor.fit(rows).get_booster()
+    return ranker.fit(rows).get_booster()
 
 
 def synapseml_on_spark(table, documents, features):

@@ -32,7 +32,7 @@ from ._counted import (
 from ._documents import FeatureTable
 from ._faults import IDS, ONE_ROW_PER_POSITION, ONE_USER_PER_SESSION, PAGES_NOT_KNOWN
 from ._reader import name_documents
-from ._roles import ROLES, feature_names, is_role, open_frame
+from ._roles import ROLES, feature_names, is_role, is_row_number, open_frame
 from ._segments import encode, hash_columns, pair_codes
 
 #: Replaces a missing position (or bias) in a group key, because some engines drop null keys.
@@ -421,7 +421,8 @@ def _columns_of_documents(documents):
     """The values of documents, then their features; an error for roles of a log."""
     names = [name for name in _OF_DOCUMENTS if name in documents.columns]
     names += [name for name in documents.columns if not is_role(name)]
-    roles = [name for name in documents.columns if name not in {"qid", "doc", *names}]
+    others = [name for name in documents.columns if name not in {"qid", "doc", *names}]
+    roles = [name for name in others if not is_row_number(name)]
     if roles:
         raise ValueError(
             f"documents has the columns {roles}, which are roles of the log; expected 'doc', "

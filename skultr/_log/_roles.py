@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from decimal import Decimal
 from functools import lru_cache
@@ -106,6 +107,8 @@ OUTCOME = "outcome_"
 #: the human annotation, which none may read.
 FIT_ROLES = ROLES[: ROLES.index("team")]
 _ROLES = frozenset(ROLES)
+#: What pandas and Dask call the numbers of rows in Parquet; pandas alone reads them as an index.
+_ROW_NUMBERS = re.compile(r"__(index_level_\d+|null_dask_index)__")
 _NUMERIC_ROLES = (
     "position",
     "bias",
@@ -169,7 +172,14 @@ def column_names(X: Any) -> list[Any]:
 
 def is_role(name: Any) -> bool:
     """True for a name that is reserved: a column of this name is never a feature."""
-    return name in _ROLES or (isinstance(name, str) and name.startswith(OUTCOME))
+    if name in _ROLES:
+        return True
+    return isinstance(name, str) and (name.startswith(OUTCOME) or is_row_number(name))
+
+
+def is_row_number(name: str) -> bool:
+    """True for a column in which pandas or Dask wrote the numbers of rows to Parquet."""
+    return _ROW_NUMBERS.fullmatch(name) is not None
 
 
 def role_columns(X: Any) -> list[str]:

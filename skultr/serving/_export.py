@@ -73,13 +73,14 @@ def export_model(
 
     Parameters
     ----------
-    ranker : ranker, Pipeline or search
+    ranker : ranker, Pipeline, search, or model of LightGBM or XGBoost
         A fitted model, one of
 
         - a ranker that scores each document alone,
         - a Pipeline of :class:`~skultr.preprocessing.OnFeatures`,
           :class:`~skultr.IdentifiabilityRepair` and such a ranker,
-        - a search over these.
+        - a search over these,
+        - a model or booster of LightGBM or XGBoost, such as one that was trained on a cluster.
 
         Scalers are written into the model.
     format : str
@@ -102,10 +103,10 @@ def export_model(
         ======================  ============================================  ==============
 
         *Trees* come from :class:`~skultr.rankers.LambdaMARTRanker`, from a LightGBM ``estimator``
-        of another ranker, or from a LightGBM ``student`` of
-        :class:`~skultr.rankers.DistilledRanker`, which can be made of any ranker. *Linear scores*
-        come from linear regressors in these places, or from networks with
-        ``hidden_layer_sizes=()`` and ``scale_features=False``. Every
+        of another ranker, from a LightGBM ``student`` of
+        :class:`~skultr.rankers.DistilledRanker`, which can be made of any ranker, or are those of
+        a model of LightGBM or XGBoost. *Linear scores* come from linear regressors in these
+        places, or from networks with ``hidden_layer_sizes=()`` and ``scale_features=False``. Every
         :class:`~skultr.EnsembleRanker` can be written as ONNX. It can be written as trees
         if all members are trees and production has no weight.
     feature_names : list of str or dict, default=None
@@ -133,7 +134,7 @@ def export_model(
     Raises
     ------
     NotFittedError, TypeError
-        If the ranker is not fitted, or is no ranker of skultr.
+        If the model is not fitted, or is none of these.
     ValueError
         If names or options do not fit, or if the ranker cannot be written in this format. The
         message says why. Two examples: a score depends on all candidates of a query; a
@@ -163,7 +164,8 @@ def export_model(
     - else the way of 0 (behind a scaler, of the mean).
 
     If your engine logs 0 for a missing feature, train on 0, too. ``"ranklib"`` and ``"solr"``
-    read 0 for every missing feature, and refuse trees that have learned another way.
+    read 0 for every missing feature, and refuse trees that have learned another way. Trees of
+    XGBoost do not say whether they have, so that these two formats refuse all of them.
 
     *Size.* The default student of ``DistilledRanker`` makes files of 10 MB and more. SolrCloud
     keeps models in ZooKeeper, which takes 1 MB by default: use a student of fewer leaves, or name

@@ -97,8 +97,9 @@ def network_of(served: ServedModel) -> NetworkScores | None:
     Of a ranker whose scores depend on the whole query it is that of the student.
     """
     ranker = served.ranker
-    # A class of the user's may override either, and its formula is then unknown.
-    methods = {type(ranker).predict, getattr(type(ranker), "_score", None)}
+    # A class of the user's may override either, and its formula is then unknown; trees of a
+    # library have neither.
+    methods = {getattr(type(ranker), name, None) for name in ("predict", "_score")}
     if not methods <= _KNOWN:
         return None
     estimator = getattr(ranker, "student_", getattr(ranker, "estimator_", None))

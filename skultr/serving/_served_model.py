@@ -14,10 +14,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._base._typing import Floats
 from .._log._estimator import steps_of
-from .._log._offsets import FeatureOffsets
+from .._log._offsets import NO_OFFSETS, FeatureOffsets
 from ..identifiability._repair import IdentifiabilityRepair
 from ..preprocessing import OnFeatures
 from ..rankers._ranker import BaseRanker
+from ._library_trees import LightGBMTrees, XGBoostTrees, library_trees
 
 
 class ServedModel(NamedTuple):
@@ -29,10 +30,12 @@ class ServedModel(NamedTuple):
     transformers: tuple[Any, ...]
     #: What the ranker takes off its features before it rounds them to float32.
     offsets: FeatureOffsets
-    #: The final, fitted ranker.
-    ranker: BaseRanker
+    #: The final, fitted ranker, or trees of a library.
+    ranker: BaseRanker | LightGBMTrees | XGBoostTrees
+    #: What features are rounded to before they are compared.
+    dtype: type[np.floating] = np.float32
 
-    def features(self, raw: Floats) -> NDArray[np.float32]:
+    def features(self, raw: Floats) -> NDArray[np.floating]:
         """What the ranker scores, shape (n_rows, n_features), for the raw features of requests."""
         # A copy, as transformers with copy=False write into what they get.
         values: Any = np.array(raw, dtype=float)
@@ -45,7 +48,7 @@ class ServedModel(NamedTuple):
         # Once more a copy: offsets are taken off in place.
         values = np.array(values, dtype=float)
         values[:, self.offsets.columns] -= self.offsets.values
-        return values.astype(np.float32)
+        return values.astype(self.dtype)
 
 
 def served_model(
@@ -55,6 +58,10 @@ def served_model(
 
     The names and errors are those of ``export_model``. A dict leaves other names as they are.
     """
+    trees = library_trees(ranker)
+    if trees is not None:
+        names = _engine_names(trees, feature_names)
+        return ServedModel(names, (), NO_OFFSETS, trees, trees.dtype)
     steps = fitted_steps(ranker)
     final = steps.pop()
     _refuse_what_is_no_function(final)

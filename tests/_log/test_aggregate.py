@@ -414,6 +414,18 @@ def make_documents(log):
     )
 
 
+def test_numbers_of_rows_in_a_file_are_no_feature(tmp_path):
+    log = LOGS["random"]
+    documents = make_documents(log)
+    expected = aggregate_clicks(log, documents)[0]
+    log.sample(frac=1, random_state=0).to_parquet(tmp_path / "log.parquet")
+    documents.sample(frac=1, random_state=0).to_parquet(tmp_path / "documents.parquet")
+    of_file = pl.read_parquet(tmp_path / "documents.parquet")
+    assert "__index_level_0__" in of_file.columns
+    X, _ = aggregate_clicks(pl.scan_parquet(tmp_path / "log.parquet"), of_file)
+    assert sorted(X.columns) == sorted(expected.columns)
+
+
 @pytest.mark.parametrize("name", ["deterministic", "arms", "random", "bias-user", "integers"])
 def test_folds_to_the_same_lists_as_the_raw_log(name):
     log = LOGS[name]

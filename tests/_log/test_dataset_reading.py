@@ -9,6 +9,7 @@ import shutil
 import signal
 import warnings
 
+import dask.dataframe
 import duckdb
 import numpy as np
 import pandas as pd
@@ -232,6 +233,20 @@ def files(log, folder):
     return folder
 
 
+def by_pandas(log, folder):
+    """A file with the numbers of its rows, because these are not 0, 1, 2, ..."""
+    log.sample(frac=1, random_state=1).to_parquet(folder)
+    return folder
+
+
+def by_dask(log, folder):
+    """Files of partitions; Dask writes the numbers of rows unless it is told not to."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Dask calls what pandas has deprecated
+        dask.dataframe.from_pandas(log, npartitions=3).to_parquet(folder)
+    return folder
+
+
 def hive(log, folder):
     pa.dataset.write_dataset(
         pa.Table.from_pandas(log, preserve_index=False),
@@ -247,6 +262,8 @@ SOURCES = {
     "folder": files,
     "list of files": lambda log, folder: sorted(files(log, folder).glob("*.parquet")),
     "text path": lambda log, folder: str(files(log, folder)),
+    "pandas file": by_pandas,
+    "dask": by_dask,
     "hive": hive,
     "dataset": lambda log, folder: pa.dataset.dataset(str(files(log, folder))),
     "pyarrow": lambda log, folder: pa.Table.from_pandas(log, preserve_index=False),

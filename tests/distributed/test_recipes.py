@@ -8,17 +8,18 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from skultr import DLARanker
 from skultr.datasets import make_ltr
 from skultr.metrics import ndcg_score
 from skultr.model_selection import train_test_queries
 from skultr.propensity import InterventionHarvesting, debiased_table
+from skultr.serving import export_model
 from skultr.simulation import PlackettLucePolicy, PositionBasedUser, simulate_clicks
 
-pytestmark = [
-    pytest.mark.scale,
-    # Raised within Dask, distributed, LightGBM, XGBoost and PySpark, some as messages of workers.
-    pytest.mark.filterwarnings("ignore"),
-]
+from ..serving import _engines
+
+# Raised within Dask, distributed, LightGBM, XGBoost and PySpark, some as messages of workers.
+pytestmark = pytest.mark.filterwarnings("ignore")
 RECIPES = Path(__file__).parents[2] / "examples" / "distributed" / "recipes.py"
 N_POSITIONS = 10
 
@@ -64,50 +65,98 @@ def world(tmp_path_factory):
     return World(*paths, features, test, InterventionHarvesting().fit(log, "click"))
 
 
-def gain_of_debiasing(world, log, train):
-    """nDCG on other queries of a learner on debiased labels, less that on click rates."""
-    found = []
+def in_dask(path):
+    import dask.dataframe as dd
+
+    return dd.read_parquet(path, split_row_groups=True)
+
+
+def check_trees(world, log, train):
+    """Debiased labels gain nDCG over click rates, on other queries; an engine gets the trees."""
+    values = []
     for propensity in (world.propensity, np.ones(N_POSITIONS)):
-        scores = train(debiased_table(log, propensity))(world.test[world.features])
-        found.append(ndcg_score(world.test["relevance"], scores, qid=world.test["qid"]))
-    return found[0] - found[1]
+        model = train(debiased_table(log, propensity))
+        scores = own_scores(model, world.test[world.features])
+        values.append(ndcg_score(world.test["relevance"], scores, qid=world.test["qid"]))
+        check_export(model, world.test[world.features], scores)
+    assert values[0] - values[1] > 0.01
 
 
-def scores_of(booster):
+def own_scores(model, X):
     import xgboost
 
-    return lambda rows: booster.predict(xgboost.DMatrix(rows.to_numpy()), validate_features=False)
+    if isinstance(model, xgboost.Booster):
+        return model.predict(xgboost.DMatrix(X))
+    return model.predict(X)
+
+
+def check_export(model, X, scores):
+    """The document of an engine reads the trees as they were trained."""
+    # Engines and XGBoost read float32.
+    X = X.astype(np.float32)
+    text = export_model(model, "xgboost+json")
+    _, found = _engines.scores("xgboost+json", text, X.to_numpy(), [*X])
+    np.testing.assert_allclose(found, own_scores(model, X), atol=1e-5)
+    # The rows that were scored, up to those that rounding moves over a threshold.
+    assert np.mean(np.abs(found - scores) < 1e-5) > 0.99
 
 
 def test_lightgbm_on_dask(recipes, world, client):
-    import dask.dataframe as dd
-
-    documents = dd.read_parquet(world.documents)
-
     def train(table):
-        return recipes.lightgbm_on_dask(table, documents, world.features, client).predict
+        return recipes.lightgbm_on_dask(table, documents, world.features, client)
 
-    log = dd.read_parquet(world.log, split_row_groups=True)
-    assert gain_of_debiasing(world, log, train) > 0.01
+    documents = in_dask(world.documents)
+    check_trees(world, in_dask(world.log), train)
 
 
 def test_xgboost_on_dask(recipes, world, client):
-    import dask.dataframe as dd
-
-    documents = dd.read_parquet(world.documents)
-
     def train(table):
-        return scores_of(recipes.xgboost_on_dask(table, documents, world.features, client))
+        return recipes.xgboost_on_dask(table, documents, world.features, client)
 
-    log = dd.read_parquet(world.log, split_row_groups=True)
-    assert gain_of_debiasing(world, log, train) > 0.01
+    documents = in_dask(world.documents)
+    check_trees(world, in_dask(world.log), train)
 
 
+@pytest.mark.scale
 def test_xgboost_on_spark(recipes, world, spark):
-    documents = spark.read.parquet(world.documents)
-
     def train(table):
-        return scores_of(recipes.xgboost_on_spark(table, documents, world.features))
+        return recipes.xgboost_on_spark(table, documents, world.features)
 
-    log = spark.read.parquet(world.log)
-    assert gain_of_debiasing(world, log, train) > 0.01
+    documents = spark.read.parquet(world.documents)
+    check_trees(world, spark.read.parquet(world.log), train)
+
+
+@pytest.mark.scale
+def test_spark_keeps_queries_whole(recipes, world, spark):
+    # In as many partitions as processes, XGBoost would leave the rows where they are.
+    table = debiased_table(spark.read.parquet(world.log), world.propensity)
+    documents = spark.read.parquet(world.documents)
+    X = world.test[world.features]
+    scores = []
+    for rows in (table, table.join(documents.select("qid", "doc"), ["qid", "doc"]).repartition(2)):
+        booster = recipes.xgboost_on_spark(rows, documents, world.features)
+        scores.append(own_scores(booster, X))
+    np.testing.assert_allclose(*scores, atol=1e-4)
+
+
+def check_dataset(world, dataset):
+    """What one machine trains from the files of a cluster is what it trains from a frame."""
+    log = pd.read_parquet(world.log)
+    documents = pd.read_parquet(world.documents).drop(columns="relevance")
+    assert dataset.feature_names == world.features
+    ranker = DLARanker(max_epochs=1, early_stopping=False, random_state=0)
+    expected = ranker.fit(log, "click", documents=documents).predict(documents)
+    np.testing.assert_array_equal(ranker.fit(dataset).predict(documents), expected)
+
+
+def test_dataset_from_dask(recipes, world, client, tmp_path):
+    # In other partitions and with an index, as after a merge.
+    log = in_dask(world.log).shuffle("session", npartitions=3)
+    check_dataset(world, recipes.dataset_from_dask(log, in_dask(world.documents), tmp_path))
+
+
+@pytest.mark.scale
+def test_dataset_from_spark(recipes, world, spark, tmp_path):
+    log = spark.read.parquet(world.log).repartition(3)
+    documents = spark.read.parquet(world.documents)
+    check_dataset(world, recipes.dataset_from_spark(log, documents, tmp_path))

@@ -11,7 +11,7 @@ from skultr.metrics import ClickLikelihoodScorer, RankingScorer
 from skultr.model_selection import QueryKFold
 from skultr.simulation import PlackettLucePolicy, simulate_clicks
 
-pytestmark = [pytest.mark.scale, pytest.mark.filterwarnings("ignore")]  # raised within Dask
+pytestmark = pytest.mark.filterwarnings("ignore")  # raised within Dask
 
 
 CURVE = [1 / k for k in range(1, 11)]

@@ -656,7 +656,6 @@ def test_what_is_no_fitted_ranker():
         StandardScaler(),
         make_pipeline(StandardScaler()),
         None,
-        _booster(_fitted("ips")),
     ):
         with pytest.raises(TypeError, match="expected a fitted ranker"):
             export_model(wrong, "solr")
