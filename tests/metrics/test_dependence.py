@@ -323,7 +323,10 @@ def test_names_of_queries_and_order_of_rows_change_nothing():
 
 def test_standard_error_between_queries():
     """Copies of a document say as much as one; without qid the error is that of 900."""
-    pred, logging, grade = normal_documents(300, 0.5)
+    pred, noise = np.random.default_rng(0).normal(size=(2, 300))
+    logging = 0.5 * pred + np.sqrt(0.75) * noise
+    # Of fixed sizes: a random grade may have too few documents, of which a warning tells.
+    grade = np.arange(300) % 3
     options = {"estimator": "knn", "n_repeats": 1, "random_state": 0, "return_result": True}
     rows = np.repeat(np.arange(300), 3)
     documents = (
@@ -334,7 +337,9 @@ def test_standard_error_between_queries():
     within, alone = (
         cmip_score(*documents, qid=qid, **options).standard_error for qid in (rows, None)
     )
-    assert_allclose(within / alone, np.sqrt(3), rtol=0.25)
+    # The terms of copies differ by a neighbour or two: the ratio is 1.70 in 40 draws, with a
+    # standard deviation of .004.
+    assert_allclose(within / alone, np.sqrt(3), rtol=0.05)
     assert np.isnan(cmip_score(*documents, qid=np.zeros(900), **options).standard_error)
 
 
