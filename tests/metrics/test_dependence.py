@@ -313,12 +313,17 @@ def test_no_permutation_no_finding():
 
 
 def test_names_of_queries_and_order_of_rows_change_nothing():
-    *documents, query = documents_of_queries(10, SHARES, 0, rho=0.05)
-    expected = p_value_of(*documents, 0, qid=query)
-    assert 1 / 100 < expected < 1
     order = np.random.default_rng(0).permutation(300)
-    names = np.array([f"query {i:02}" for i in query])
-    assert p_value_of(*(each[order] for each in documents), 0, qid=names[order]) == expected
+    p_values = []
+    for seed in range(4):
+        *documents, query = documents_of_queries(10, SHARES, seed, rho=0.0)
+        expected = p_value_of(*documents, 0, qid=query)
+        names = np.array([f"query {i:02}" for i in query])
+        assert p_value_of(*(each[order] for each in documents), 0, qid=names[order]) == expected
+        p_values.append(expected)
+    # Without dependence one of 100 values is as likely as another: that four are the same has a
+    # probability of 1e-6.
+    assert len(set(p_values)) > 1
 
 
 def test_standard_error_between_queries():
@@ -344,9 +349,10 @@ def test_standard_error_between_queries():
 
 
 def test_p_value_of_dependence():
+    # Of 600 documents, one permutation in 200 may beat a correlation of .3.
     for rho in (0.3, 0.9):
         result = cmip_score(
-            *normal_documents(600, rho), estimator="knn", random_state=0, return_result=True
+            *normal_documents(2_400, rho), estimator="knn", random_state=0, return_result=True
         )
         assert result.p_value == 1 / 200
 
