@@ -143,6 +143,9 @@ def document_posterior(
     scale = np.ones_like(e)
     unsure = np.zeros_like(e)
     likely = np.ones_like(e)
+    # Share of a round that is taken, and what the last round changed.
+    step = 1.0
+    change = np.zeros_like(e)
     # Relevance varies by exp(-1 / 2), as much at every place.
     power = [-1.0, 0.0]
     for _ in range(_ROUNDS):
@@ -156,14 +159,25 @@ def document_posterior(
         examinations = e * ratio
         spread, power = _spread(clicks, examinations, mean, unsure, power, reader.shown)
         # The factors of queries, given both.
-        scale, unsure = _other_documents(clicks, examinations, curve, mean * spread, query)
+        factor, error_of_factor = _other_documents(
+            clicks, examinations, curve, mean * spread, query
+        )
+        scale = scale + step * (factor - scale)
+        unsure = unsure + step * (error_of_factor - unsure)
         mean = np.clip(curve * scale, _LEAST_MEAN, 1.0)
         # The most likely relevance, by which the rounds are compared.
         strength = 1 / (mean * (spread + unsure))
         likely = np.minimum((clicks + strength * mean) / (examinations + strength), 1.0)
+        before = change
+        change = likely - last
         # The change of relevance at which the rounds end: far below any standard error.
-        if np.abs(likely - last).max(initial=0.0) < 1e-4:
+        if np.abs(change).max(initial=0.0) < 1e-4 * step:
             break
+        # Spread and queries explain the same clicks, and may undo each other's rounds for ever.
+        # Of a change that is -r times the one before, half a step leaves (1 - r) / 2, which is
+        # less than r where r is above a third.
+        if change @ before < -(before @ before) / 3:
+            step = step / 2
     else:
         warn_user(
             f"The prior of the relevance of documents did not converge in {_ROUNDS} rounds: the "

@@ -171,9 +171,8 @@ def policy_value(
         - the log contradicts the method (see Notes), or the fit of the formula does not converge;
         - documents are away from their usual position in less than 1 % of the impressions;
         - documents that the log never showed decide which ranking wins;
-        - the clicks are worth fewer than 50, or the queries fewer than 10, of equal weight;
-        - users read to another depth where a column of X has another value, and that column is
-          not the ``context``;
+        - the effective number of clicks is below 50, or that of queries or clusters below 10;
+        - how deep users read depends on a column of X, and that column is not the ``context``;
         - the method is not "dr", and the log lacks documents (for ``"item-position"``: at their
           positions) of more than 10 % of the new pages.
 

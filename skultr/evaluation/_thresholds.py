@@ -19,13 +19,13 @@ LEAST_SUPPORT = Threshold(
 )
 LEAST_CLICKS = Threshold(
     50,
-    "clicks of equal weight below which a ranking is not judged",
+    "effective number of clicks below which a ranking is not judged",
     "a variance from n clicks is off by 1 / sqrt(n), from fewer by a seventh and more",
     "theory",
 )
 LEAST_QUERIES = Threshold(
     10,
-    "queries of equal weight below which nothing is judged, planned or compared",
+    "effective number of queries below which nothing is judged, planned or compared",
     "a standard error over n queries is off by 1 / sqrt(2 n - 2), over fewer by a quarter",
     "theory",
 )
@@ -43,9 +43,9 @@ CONTRADICTION = Threshold(
 )
 STEEPER = Threshold(
     0.25,
-    "power of the position by which users with two values of a column must read differently, "
-    "before they must not be taken together",
-    "only a difference in depth that is plain to see is to forbid a verdict",
+    "power of the position by which examination at two values of a column must differ, for how "
+    "deep users read to depend on the column",
+    "only a difference that is plain to see is to forbid a verdict",
     "choice",
 )
 STEEPER_ERRORS = Threshold(

@@ -84,6 +84,13 @@ def test_intervals_know_that_prior_and_curve_are_estimated(production, impressio
     assert found["width"].mean() < found["exact"].mean() * (0.8 if known else 1.0)
 
 
+def test_rounds_that_undo_each_other_converge():
+    """In this log, whole rounds of the spread and the factors of queries go back and forth."""
+    log, _ = small_log(np.random.default_rng(3003), "weak", 2, "own")
+    # A warning that they did not converge would be an error.
+    relevance_labels(log, "click", propensity=1 / np.arange(1.0, 11.0), interval=True)
+
+
 def test_many_clicks_leave_nothing_of_the_prior():
     X, clicks, true, _ = made(200, 1_000_000)
     labels = labels_of(X, clicks)

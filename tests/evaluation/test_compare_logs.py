@@ -421,7 +421,8 @@ def test_a_mix_that_moved_is_named_and_one_that_stayed_is_none(logs, name, value
     row = row_of(moved, "mix", f"{name}={values[1]}")
     assert_allclose([row["old"], row["new"]], [0.4, 0.6], atol=0.03)
     assert row["verdict"] == "alarm"
-    assert f"mix {name}={values[1]}: 0.4" in moved.summary()
+    change = f"{row['old']:.3g} before, {row['new']:.3g} now"
+    assert f"mix {name}={values[1]}: {change}" in moved.summary()
 
 
 def test_a_mix_of_counts_is_named_and_features_of_documents_are_none():

@@ -431,7 +431,10 @@ def test_swaps_of_neighbours_tell_positions_slowly_but_rightly():
 
 
 def test_repeated_clicks_are_chance():
-    X, relevance = world()
+    # How many times a click counts is estimated, and at least 1. Each query leaves 12 - 4 degrees
+    # of freedom: the estimate has a standard error of sqrt(2 / 3200) = .025, and standard errors
+    # by it half of that, of which .05 are four.
+    X, relevance = world(n_queries=400)
     rate = draw(X, chance(X, relevance), np.random.default_rng(0))
     a, b = of_rows(relevance, X), -of_rows(relevance, X)
     once = policy_difference(X, rate, a, b)

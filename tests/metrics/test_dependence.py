@@ -313,17 +313,25 @@ def test_no_permutation_no_finding():
 
 
 def test_names_of_queries_and_order_of_rows_change_nothing():
-    *documents, query = documents_of_queries(10, SHARES, 0, rho=0.05)
-    expected = p_value_of(*documents, 0, qid=query)
-    assert 1 / 100 < expected < 1
     order = np.random.default_rng(0).permutation(300)
-    names = np.array([f"query {i:02}" for i in query])
-    assert p_value_of(*(each[order] for each in documents), 0, qid=names[order]) == expected
+    p_values = []
+    for seed in range(4):
+        *documents, query = documents_of_queries(10, SHARES, seed, rho=0.0)
+        expected = p_value_of(*documents, 0, qid=query)
+        names = np.array([f"query {i:02}" for i in query])
+        assert p_value_of(*(each[order] for each in documents), 0, qid=names[order]) == expected
+        p_values.append(expected)
+    # Without dependence one of 100 values is as likely as another: that four are the same has a
+    # probability of 1e-6.
+    assert len(set(p_values)) > 1
 
 
 def test_standard_error_between_queries():
     """Copies of a document say as much as one; without qid the error is that of 900."""
-    pred, logging, grade = normal_documents(300, 0.5)
+    pred, noise = np.random.default_rng(0).normal(size=(2, 300))
+    logging = 0.5 * pred + np.sqrt(0.75) * noise
+    # Of fixed sizes: a random grade may have too few documents, of which a warning tells.
+    grade = np.arange(300) % 3
     options = {"estimator": "knn", "n_repeats": 1, "random_state": 0, "return_result": True}
     rows = np.repeat(np.arange(300), 3)
     documents = (
@@ -334,14 +342,17 @@ def test_standard_error_between_queries():
     within, alone = (
         cmip_score(*documents, qid=qid, **options).standard_error for qid in (rows, None)
     )
-    assert_allclose(within / alone, np.sqrt(3), rtol=0.25)
+    # The terms of copies differ by a neighbour or two: the ratio is 1.70 in 40 draws, with a
+    # standard deviation of .004.
+    assert_allclose(within / alone, np.sqrt(3), rtol=0.05)
     assert np.isnan(cmip_score(*documents, qid=np.zeros(900), **options).standard_error)
 
 
 def test_p_value_of_dependence():
+    # Of 600 documents, one permutation in 200 may beat a correlation of .3.
     for rho in (0.3, 0.9):
         result = cmip_score(
-            *normal_documents(600, rho), estimator="knn", random_state=0, return_result=True
+            *normal_documents(2_400, rho), estimator="knn", random_state=0, return_result=True
         )
         assert result.p_value == 1 / 200
 

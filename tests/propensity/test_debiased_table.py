@@ -33,16 +33,16 @@ CASES = {
 }
 
 
-def make_log(*, strings=True, seed=0):
+def make_log(n_sessions=150, *, strings=True, seed=0):
     """Impressions of 12 queries by three users, with rows that were not shown."""
     rng = np.random.default_rng(seed)
-    session = np.repeat(np.arange(150), 6)
-    place = np.tile(np.arange(6), 150)
+    session = np.repeat(np.arange(n_sessions), 6)
+    place = np.tile(np.arange(6), n_sessions)
     log = pd.DataFrame(
         {
-            "qid": rng.integers(12, size=150)[session],
+            "qid": rng.integers(12, size=n_sessions)[session],
             "session": session,
-            "doc": rng.permuted(np.tile(np.arange(6), (150, 1)), axis=1).ravel(),
+            "doc": rng.permuted(np.tile(np.arange(6), (n_sessions, 1)), axis=1).ravel(),
             "position": np.where(place < 4, place + 1.0, np.nan),
             "user": np.array(["u0", "u1", "u2"])[session % 3],
         }
@@ -125,7 +125,8 @@ def test_estimators_of_users_are_asked_once_per_user_and_position(engine):
 def test_counts_with_impressions_bias_and_a_column_of_propensities(engine):
     log = make_log(strings=False)
     rng = np.random.default_rng(1)
-    log["impressions"] = rng.integers(0, 5, size=len(log))
+    # Whole pages: with a number for each row, pages would have gaps, of which the door warns.
+    log["impressions"] = rng.integers(0, 5, size=150)[log["session"]]
     clicks = rng.binomial(log["impressions"], 0.3)
     log["click"] = np.where(log["position"].notna(), clicks, 0)
     log["bias"] = log["position"] + 10
@@ -187,12 +188,15 @@ def test_a_relation_of_another_connection():
 # What is wrong ------------------------------------------------------------------------
 @pytest.mark.parametrize("engine", ["pandas", "pyarrow", *LAZY])
 def test_zeros(engine):
-    log = make_log()
+    # What u0 alone saw was never examined, so that others must see all 72 documents. One of their
+    # 300 pages shows a document with probability 4/6 / 12: that one is missing has a probability
+    # of 72 (1 - 1/18)^300 = 3e-6.
+    log = make_log(450)
     log["click"] = np.where(log["user"] == "u0", 0, log["click"])
     log["propensity"] = np.where(log["user"] == "u0", 0.0, 0.5)
     frame = ENGINES[engine](log)
     assert_like_labels(debiased_table(frame), log, log["propensity"])
-    with pytest.raises(ValueError, match=r"propensity is 0 in 200 rows.*user_aware=True"):
+    with pytest.raises(ValueError, match=r"propensity is 0 in 600 rows.*user_aware=True"):
         debiased_table(frame, user_aware=False)
     log["propensity"] = np.where(log["doc"] == "d3", 0.0, log["propensity"])
     log["click"] = np.where(log["doc"] == "d3", 0, log["click"])

@@ -285,14 +285,20 @@ def test_further_parameters_of_lightgbm():
 @pytest.mark.parametrize("name", ["lambda_l2", "reg_lambda", "lambda"])
 def test_leaves_have_the_penalty_that_lightgbm_is_given_under_any_name(name):
     _, log, rate = _world()
-    quick = {"propensity": CURVE, "n_estimators": 3, "early_stopping": False, "random_state": 0}
-    default = LambdaMARTRanker(**quick).fit(log, rate).predict(log)
-    same, none = (
-        LambdaMARTRanker(lgbm_params={name: value}, **quick).fit(log, rate).predict(log)
-        for value in (50.0, 0.0)
+    # One feature of two values: whatever the penalty, there is one split.
+    log = log[[*log.columns.drop(FEATURES)]].assign(f0=np.sign(log["f0"]))
+    quick = {"propensity": CURVE, "n_estimators": 1, "early_stopping": False, "random_state": 0}
+    default, same, none = (
+        LambdaMARTRanker(lgbm_params=params, **quick).fit(log, rate)
+        for params in ({}, {name: 50.0}, {name: 0.0})
     )
-    np.testing.assert_array_equal(same, default)
-    assert np.abs(none).max() > 1.1 * np.abs(default).max()
+    np.testing.assert_array_equal(same.predict(log), default.predict(log))
+    # The value of a leaf is its gradient over its curvature and the penalty.
+    penalised, free = (
+        ranker.booster_.trees_to_dataframe().query("node_depth == 2") for ranker in (default, none)
+    )
+    expected = free["value"] * free["weight"] / (free["weight"] + 50.0)
+    np.testing.assert_allclose(penalised["value"], expected, rtol=1e-5)
 
 
 def test_pairs_are_compared_up_to_the_truncation_level_of_lightgbm():

@@ -381,7 +381,8 @@ def test_models_of_users_are_nearer_to_relevance_than_a_common_curve(users, mode
     documents = make_ltr(n_queries=40, n_documents=10, n_features=4, random_state=0)
     rng, logs = np.random.default_rng(0), []
     for number, user in enumerate(users):
-        weights = rng.random(40) * (rng.random(40) < 0.5)
+        # At least half as often as others: the label of one page is 0 or many times relevance.
+        weights = rng.uniform(0.5, 1, 40) * (rng.random(40) < 0.5)
         X, clicks, truth = simulate_clicks(
             documents,
             n_sessions=6_000,

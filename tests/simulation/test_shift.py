@@ -90,9 +90,11 @@ def test_test_scores_bring_another_ranker(documents):
     def trend(log):
         return log.X["relevance"].corr(log.X["position"])
 
-    assert trend(train) < -0.5
-    assert trend(same) < -0.5
-    assert trend(shifted) > 0.5
+    # Scores that know nothing of the 480 grades correlate with them by 1 / sqrt(480) = .05 or so.
+    least = 6 / np.sqrt(len(documents))
+    assert trend(train) < -least
+    assert trend(same) < -least
+    assert trend(shifted) > least
 
 
 @pytest.mark.parametrize("test_policy", [UniformPolicy(), MixturePolicy(), DeterministicPolicy()])
