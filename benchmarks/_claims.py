@@ -7,6 +7,7 @@ that what the methods of a run share is in none of them; the intervals are t int
 *holds*: the interval of every gap lies above 0. All of them must, so that no correction is needed
 (intersection-union test). *contradicted*: the interval of some gap lies below 0, at a level that
 is corrected for the number of gaps (Bonferroni). *undecided*: neither, or fewer than three runs.
+With the verdict comes the gap that decides it, and its interval at the level that decides.
 """
 
 from collections.abc import Callable
@@ -16,9 +17,11 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-__all__ = ["CONTRADICTED", "HOLDS", "LOOKS", "UNDECIDED", "Claim", "decide"]
+__all__ = ["CONTRADICTED", "HOLDS", "LOOKS", "PAPER", "UNDECIDED", "Claim", "decide"]
 
 HOLDS, CONTRADICTED, UNDECIDED = "holds", "contradicted", "undecided"
+#: Where a claim is asked as its paper asks it.
+PAPER = "paper"
 #: Fewer runs decide nothing.
 FEWEST_RUNS = 3
 #: With ``--until-decided`` claims are looked at after n, 2 n, 4 n and 8 n runs, and each look has
@@ -38,7 +41,9 @@ class Claim:
     ``why`` says why it fails here, if that is known. ``exact``: a count or a theorem, decided by
     one run without an interval: each gap of each run must be above 0. ``jackknife``: one run
     cannot tell, as the sentence is about several (spread over runs): ``gaps`` gets all runs, and
-    all but one, and Tukey's pseudo-values stand for the runs.
+    all but one, and Tukey's pseudo-values stand for the runs. ``setting``: what is ours in the
+    question, such as a world that the paper does not have; the verdict on the paper leaves these
+    claims out.
     """
 
     says: str
@@ -46,29 +51,38 @@ class Claim:
     why: str = ""
     exact: bool = False
     jackknife: bool = False
+    setting: str = PAPER
 
 
 def decide(claim, views, level=0.95, looks=1):
-    """Verdict of a claim; its smallest gap with the interval, runs and level.
+    """Verdict of a claim; the gap that decides it with its interval, runs and level.
 
-    ``views`` gives what the claim's gaps are computed from: see `per_run` and `leave_one_out`.
+    The gap that decides is the one furthest below 0 where the claim is contradicted, at the level
+    corrected for the number of gaps; else the one whose interval begins lowest. ``views`` has the
+    means and rows of each run; for a jackknife those of all runs, and of all but each.
     """
     table = _pseudo_values(claim, views) if claim.jackknife else _gaps_of(claim, views)
     level = 1 - (1 - level) / looks
     n = table.notna().sum()
-    mean, error = table.mean(), table.std() / np.sqrt(n)
-    low, high = _interval(mean, error, n, level)
+    found = {"runs": int(n.min()) if len(n) else 0}
     if claim.exact:
-        low, high, level = table.min(), table.max(), 1.0
-        verdict = _exactly(low)
+        level = 1.0
+        verdict = _exactly(table.min())
+        bounds = pd.DataFrame({"gap": table.mean(), "low": table.min(), "high": table.max()})
     else:
-        _, corrected = _interval(mean, error, n, 1 - (1 - level) / max(1, len(n)))
-        verdict = _verdict(low, corrected, n)
-    found = {"verdict": verdict, "runs": int(n.min()) if len(n) else 0, "level": level}
+        corrected = 1 - (1 - level) / max(1, len(n))
+        strict = _bounds(table, n, corrected)
+        bounds = _bounds(table, n, level)
+        verdict = _verdict(bounds["low"], strict["high"], n)
+        if verdict == CONTRADICTED:
+            level = corrected
+            bounds = strict[n >= FEWEST_RUNS]
+    found |= {"verdict": verdict, "level": level}
     if not n.any():
         return found | dict.fromkeys(("gap", "low", "high"), np.nan)
-    at = low.fillna(mean).argmin()
-    return found | {"gap": mean.iloc[at], "low": low.iloc[at], "high": high.iloc[at]}
+    end = "high" if verdict == CONTRADICTED and not claim.exact else "low"
+    decides = bounds[end].fillna(bounds["gap"]).argmin()
+    return found | bounds.iloc[decides].to_dict()
 
 
 def _exactly(least):
@@ -85,9 +99,11 @@ def _verdict(low, corrected, n):
     return HOLDS if len(n) and enough.all() and (low > 0).all() else UNDECIDED
 
 
-def _interval(mean, error, n, level):
-    half = stats.t.ppf((1 + level) / 2, np.maximum(n - 1, 1)) * error
-    return mean - half, mean + half
+def _bounds(table, n, level):
+    """Mean and t interval of each gap over the runs, a gap per line."""
+    mean = table.mean()
+    half = stats.t.ppf((1 + level) / 2, np.maximum(n - 1, 1)) * table.std() / np.sqrt(n)
+    return pd.DataFrame({"gap": mean, "low": mean - half, "high": mean + half})
 
 
 def _gaps_of(claim, views):

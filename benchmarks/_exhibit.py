@@ -6,7 +6,8 @@ tolerance of ours, or within our interval if that is no wider than three of it. 
 claim holds. *Contradicted*: some claim is, and the verdict names it and the reason, where one is
 known. *Undecided at this size*: none is contradicted, and more runs may decide those that are
 open. *Shown*: the paper claims nothing about it. *Incomplete*: no seed has all of its runs, and
-the claims wait for them. Claims without a run that can tell are counted as not judged.
+the claims wait for them. Claims without a run that can tell are counted as not judged. Claims in
+settings of ours are decided too, and are no part of the verdict on the paper.
 """
 
 from collections.abc import Callable
@@ -21,7 +22,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from ._claims import CONTRADICTED, HOLDS, UNDECIDED, Claim, decide
+from ._claims import CONTRADICTED, HOLDS, PAPER, UNDECIDED, Claim, decide
 
 __all__ = ["Claim", "Exhibit", "Runs", "command", "decide_claims", "report"]
 
@@ -206,7 +207,7 @@ def _marks(exhibit, long, table):
 # Verdicts
 # --------------------------------------------------------------------------------------
 def decide_claims(exhibit, runs):
-    """Each claim of an exhibit with its verdict, smallest gap and interval."""
+    """Each claim of an exhibit with its setting, verdict, deciding gap and interval."""
     rows = runs.whole
     each, without = [], []
     if exhibit.claims and len(rows):
@@ -220,6 +221,7 @@ def decide_claims(exhibit, runs):
     return [
         {
             "claim": claim.says,
+            "setting": claim.setting,
             **decide(claim, without if claim.jackknife else each, level, runs.looks),
             "why": claim.why,
         }
@@ -238,7 +240,8 @@ def _view(exhibit, rows):
 
 
 def judge(exhibit, table, decided, runs):
-    """Exhibit, title, counts of claims, verdict and its reason, runs and hours."""
+    """Exhibit, title, counts of the paper's claims, verdict and its reason, runs and hours."""
+    decided = [claim for claim in decided if claim["setting"] == PAPER]
     told = [claim for claim in decided if claim["runs"]]
     verdicts = [claim["verdict"] for claim in told]
     held, failed, open_ = (verdicts.count(kind) for kind in (HOLDS, CONTRADICTED, UNDECIDED))

@@ -32,7 +32,7 @@ from tqdm import tqdm
 
 import skultr
 
-from ._claims import LOOKS, UNDECIDED
+from ._claims import LOOKS, PAPER, UNDECIDED
 from ._documents import splits_of
 from ._exhibit import Claim, Exhibit, Runs, command, decide_claims, report
 from ._machine import describe_machine
@@ -312,6 +312,7 @@ def _list(page):
     claims = RESULTS / page.name / "claims.csv"
     if claims.exists():
         table = pd.read_csv(claims)
+        table = table[table["setting"] == PAPER]
         counts = table["verdict"].mask(table["runs"] == 0, "not judged").value_counts()
         words = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
         print(f"In docs/papers/results: {len(table)} claims ({words}).")
@@ -393,7 +394,10 @@ class Work:
     def _is_open(self, exhibit):
         """Whether more runs may decide a claim: those seen were able to tell."""
         decided = decide_claims(exhibit, self.runs_of(exhibit))
-        return any(claim["verdict"] == UNDECIDED and claim["runs"] for claim in decided)
+        return any(
+            claim["verdict"] == UNDECIDED and claim["runs"] and claim["setting"] == PAPER
+            for claim in decided
+        )
 
     def _table(self, study):
         """All rows of a study at this size, the seeds one after the other."""

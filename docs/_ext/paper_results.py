@@ -1,6 +1,7 @@
 """Directives that show what ``make papers`` wrote.
 
-``verdicts``, ``exhibits``, ``decided``, and ``elsewhere`` for sets passed with ``--letor``.
+``scoreboard``, ``decided``, ``verdicts``, ``exhibits``; ``settings`` for claims in settings of
+ours, and ``elsewhere`` for sets passed with ``--letor``.
 
 They read ``docs/papers/results``, so that no page has a figure that was typed by hand.
 """
@@ -17,6 +18,17 @@ from sphinx.util.docutils import SphinxDirective
 RESULTS = Path(__file__).parents[1] / "papers" / "results"
 #: More lines than this are read in the CSV file, not on a page.
 MOST_LINES = 64
+#: Sizes of the scoreboard, in its own units: where bars begin, the longest bar, and a line.
+LEFT = 132
+BAR_WIDTH = 560
+LINE = 34
+#: Each verdict with its colour, which is told from the others without red and green too.
+VERDICTS = {
+    "holds": "#2a9d8f",
+    "contradicted": "#d1495b",
+    "undecided": "#edae49",
+    "not judged": "#b8b8b8",
+}
 
 
 def read(paper, name):
@@ -59,21 +71,108 @@ class Decided(SphinxDirective):
         total = Counter()
         for paper in self.arguments[0].split():
             self.env.note_dependency(str(RESULTS / paper / "claims.csv"))
-            counts = Counter(map(_verdict, read(paper, "claims")))
+            counts = _counts(paper)
             lines += list_row([f"``{paper}``", *_counted(counts)])
             total += counts
         return parsed(self, lines + list_row(["All", *_counted(total)]))
 
 
+def _counts(paper):
+    """How many claims have each verdict, asked as the paper asks them."""
+    return Counter(_verdict(claim) for claim in read(paper, "claims") if of_paper(claim))
+
+
+def of_paper(claim):
+    """Whether nothing in the question is ours."""
+    return claim["setting"] == "paper"
+
+
 def _counted(counts):
     """All claims, each verdict, and the share that is decided."""
     n = counts.total()
-    each = [counts[word] for word in ("holds", "contradicted", "undecided", "not judged")]
+    each = [counts[word] for word in VERDICTS]
     return [n, *each, f"{(each[0] + each[1]) / n:.0%}"]
 
 
 def _verdict(claim):
     return "not judged" if claim["runs"] == "0" else claim["verdict"]
+
+
+class Scoreboard(SphinxDirective):
+    """``.. scoreboard:: PAPER PAPER ...``: what ``decided`` counts, as bars."""
+
+    required_arguments = 1
+    final_argument_whitespace = True
+
+    def run(self):
+        papers = self.arguments[0].split()
+        for paper in papers:
+            self.env.note_dependency(str(RESULTS / paper / "claims.csv"))
+        return [nodes.raw("", _bars({paper: _counts(paper) for paper in papers}), format="html")]
+
+
+def _bars(counts):
+    """An SVG with a bar of claims for each paper, as long as its number of claims."""
+    claim = BAR_WIDTH / max(each.total() for each in counts.values())
+    height = LINE * (len(counts) + 1)
+    said = "; ".join(f"{paper}: {_in_words(each)}" for paper, each in counts.items())
+    lines = [
+        f'<svg class="scoreboard" viewBox="0 0 {LEFT + BAR_WIDTH + 10} {height}" role="img"'
+        f' aria-label="{said}" style="max-width: 720px; width: 100%" fill="currentColor"'
+        ' font-size="13">'
+    ]
+    for i, (paper, each) in enumerate(counts.items()):
+        lines += _bar(paper, each, LINE * i, claim)
+    lines += _legend(LINE * len(counts))
+    return "\n".join([*lines, "</svg>"])
+
+
+def _bar(paper, counts, y, claim):
+    """A paper's line at the height ``y``; a claim is ``claim`` wide."""
+    lines = [f'<text x="{LEFT - 10}" y="{y + 18}" text-anchor="end">{paper}</text>']
+    x = LEFT
+    for verdict, color in VERDICTS.items():
+        width = claim * counts[verdict]
+        if width:
+            middle = x + width / 2
+            lines += [
+                f'<rect x="{x:.1f}" y="{y}" width="{width:.1f}" height="26" fill="{color}"/>',
+                f'<text x="{middle:.1f}" y="{y + 18}" text-anchor="middle" fill="#1b1f24">'
+                f"{counts[verdict]}</text>",
+            ]
+        x += width
+    return lines
+
+
+def _legend(y):
+    lines = []
+    for i, (verdict, color) in enumerate(VERDICTS.items()):
+        x = LEFT + 130 * i
+        lines.append(f'<rect x="{x}" y="{y + 4}" width="14" height="14" fill="{color}"/>')
+        lines.append(f'<text x="{x + 20}" y="{y + 16}">{verdict}</text>')
+    return lines
+
+
+def _in_words(counts):
+    return ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS if counts[verdict])
+
+
+class Settings(SphinxDirective):
+    """``.. settings:: PAPER``: how many claims hold in each setting, that of the paper first."""
+
+    required_arguments = 1
+
+    def run(self):
+        by_setting = {}
+        for claim in read(self.arguments[0], "claims"):
+            by_setting.setdefault(claim["setting"], Counter())[_verdict(claim)] += 1
+        lines = [".. list-table::", "   :header-rows: 1", ""]
+        lines += list_row(["Setting", "Claims", "Hold", "Contradicted", "Undecided"])
+        for setting, counts in by_setting.items():
+            n = counts.total()
+            each = [counts[word] for word in ("holds", "contradicted", "undecided")]
+            lines += list_row([setting, n, *each])
+        return parsed(self, lines)
 
 
 class Elsewhere(SphinxDirective):
@@ -90,7 +189,9 @@ class Elsewhere(SphinxDirective):
         sets = {"Made documents": read(paper, "claims")}
         sets |= {file.stem: read(f"{paper}/elsewhere", file.stem) for file in files}
         found = {
-            name: {(claim["exhibit"], claim["claim"]): claim for claim in claims}
+            name: {
+                (claim["exhibit"], claim["claim"]): claim for claim in claims if of_paper(claim)
+            }
             for name, claims in sets.items()
         }
         asked = dict.fromkeys(key for file in files for key in found[file.stem])
@@ -100,6 +201,10 @@ class Elsewhere(SphinxDirective):
             cells = [_verdict_with_gap(claims.get(key)) for claims in found.values()]
             lines += list_row([key[0].capitalize(), key[1], *cells])
         return parsed(self, lines)
+
+
+def _key(claim):
+    return claim["exhibit"], claim["claim"]
 
 
 def _verdict_with_gap(claim):
@@ -142,15 +247,26 @@ class Exhibits(SphinxDirective):
 
 
 def _claims(claims):
-    """Sentence, verdict, smallest gap with its interval, runs, and the reason if known."""
+    """The claims of the paper; in settings of ours behind a drop-down."""
+    ours = [claim for claim in claims if not of_paper(claim)]
+    lines = _claim_table([claim for claim in claims if of_paper(claim)], ["Claim"])
+    if ours:
+        lines += [".. dropdown:: The same claims in settings of ours", ""]
+        lines += ["   " + line for line in _claim_table(ours, ["Claim", "Setting"])]
+    return lines
+
+
+def _claim_table(claims, names):
+    """Sentence (and setting), verdict, deciding gap with interval, runs, the reason if known."""
     if not claims:
         return []
-    lines = [".. list-table::", "   :header-rows: 1", "   :widths: 38 12 20 6 24", ""]
-    lines += list_row(["Claim", "Verdict", "Smallest gap", "Runs", "Why not"])
+    widths = "38 12 20 6 24" if len(names) == 1 else "30 14 12 20 6 18"
+    lines = [".. list-table::", "   :header-rows: 1", f"   :widths: {widths}", ""]
+    lines += list_row([*names, "Verdict", "Deciding gap", "Runs", "Why not"])
     for claim in claims:
+        told = [claim[name.lower()] for name in names]
         why = claim["why"] if claim["verdict"] == "contradicted" else ""
-        gap = _gap(claim)
-        lines += list_row([claim["claim"], _verdict(claim), gap, claim["runs"], why])
+        lines += list_row([*told, _verdict(claim), _gap(claim), claim["runs"], why])
     return [*lines, ""]
 
 
@@ -209,5 +325,7 @@ def setup(app):
     app.add_directive("verdicts", Verdicts)
     app.add_directive("exhibits", Exhibits)
     app.add_directive("decided", Decided)
+    app.add_directive("scoreboard", Scoreboard)
+    app.add_directive("settings", Settings)
     app.add_directive("elsewhere", Elsewhere)
     return {"parallel_read_safe": True}

@@ -3,7 +3,9 @@
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pandas as pd
 import pytest
@@ -68,3 +70,25 @@ def test_verdicts_on_other_sets_stand_beside_those_on_made_documents(tmp_path, r
     assert "Some set" in text
     assert text.count("7 runs") == len(some)
     assert "Table 1" not in text
+
+
+def test_claims_in_settings_of_ours_are_counted_apart(tmp_path, results):
+    claims = pd.read_csv(results / "claims.csv")
+    n_ours = 3
+    claims.loc[: n_ours - 1, ["setting", "verdict", "runs"]] = ["a world of ours", "holds", 7]
+    claims.to_csv(results / "claims.csv", index=False)
+    text = shown(tmp_path, ".. decided:: vectorization\n\n.. settings:: vectorization")
+    (counts,) = (line for line in text.splitlines() if line.startswith("| All "))
+    assert int(counts.strip("|").split("|")[1]) == len(claims) - n_ours
+    (ours,) = (line for line in text.splitlines() if "a world of ours" in line)
+    assert [int(cell) for cell in ours.strip("|").split("|")[1:]] == [n_ours, n_ours, 0, 0]
+
+
+def test_the_scoreboard_draws_each_verdict(monkeypatch):
+    monkeypatch.syspath_prepend(DOCS / "_ext")
+    paper_results = pytest.importorskip("paper_results")
+    drawn = paper_results._bars({"one": Counter(holds=3, undecided=1), "two": Counter(holds=8)})
+    root = ElementTree.fromstring(drawn)
+    bars = [each for each in root.iter("rect") if each.get("height") == "26"]
+    assert [float(bar.get("width")) for bar in bars] == [210, 70, 560]
+    assert root.get("aria-label") == "one: 3 holds, 1 undecided; two: 8 holds"

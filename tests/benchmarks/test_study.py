@@ -14,7 +14,7 @@ import pytest
 
 import skultr
 from benchmarks import _study
-from benchmarks._claims import decide
+from benchmarks._claims import PAPER, decide
 from benchmarks._documents import name_of, read_letor
 from benchmarks._exhibit import _draw, decide_claims, summarize
 from benchmarks._study import (
@@ -50,7 +50,7 @@ def lead(means, rows):
     return wide["B"] - wide["A"]
 
 
-def paper(gaps=lead, cells=(1, 2), alone=False, again=False, **exhibit):
+def paper(gaps=lead, cells=(1, 2), alone=False, again=False, setting=PAPER, **exhibit):
     CALLS.clear()
     cells = grid(k=cells)
     study = Study("study", run, cells=cells, alone=alone, again=again)
@@ -61,7 +61,7 @@ def paper(gaps=lead, cells=(1, 2), alone=False, again=False, **exhibit):
             study,
             ("k", "method"),
             ("score",),
-            claims=(Claim("B is ahead", gaps, why="of the weather"),),
+            claims=(Claim("B is ahead", gaps, why="of the weather", setting=setting),),
             **exhibit,
         ),
         Exhibit("figure 2a", "A figure", study, ("k", "method"), ("score",), x="k"),
@@ -251,6 +251,29 @@ def test_every_gap_must_be_above_0_and_one_below_contradicts():
     # Below 0 at 90 %, but not at the 95 % that two gaps ask for.
     assert decided(*(gap * [[-1, 1]] for gap in both), level=0.9)["verdict"] == "undecided"
     assert decided(*(gap * [[-1, 1]] for gap in both), level=0.8)["verdict"] == "contradicted"
+
+
+def test_the_gap_that_contradicts_is_the_one_that_is_shown():
+    """Not one that is smaller and unsure: an interval that covers 0 contradicts nothing."""
+    unsure = [-0.9, 0.1, 0.2, -0.8]
+    sure = [-0.1, -0.11, -0.12, -0.1]
+    found = decided(*(np.array(pair) for pair in zip(unsure, sure, strict=True)))
+    assert found["verdict"] == "contradicted"
+    assert found["gap"] == pytest.approx(np.mean(sure))
+    assert found["high"] < 0
+    # Two gaps: half of the errors for each.
+    assert found["level"] == pytest.approx(0.975)
+
+
+def test_a_claim_in_a_setting_of_ours_is_no_part_of_the_verdict(tmp_path):
+    call(tmp_path, "--runs", "3", gaps=lambda means, rows: -1.0, setting="a world of ours")
+    claims = pd.read_csv(tmp_path / "demo" / "claims.csv")
+    assert claims[["setting", "verdict"]].to_numpy().tolist() == [
+        ["a world of ours", "contradicted"]
+    ]
+    table = pd.read_csv(tmp_path / "demo" / "verdicts.csv", keep_default_na=False)
+    assert table.loc[0, "claims"] == "0 hold, 0 contradicted, 0 undecided of 0"
+    assert table.loc[0, "verdict"] == "shown"
 
 
 def test_gaps_are_matched_by_their_labels():
