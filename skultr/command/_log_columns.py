@@ -15,7 +15,7 @@ from .._log._click_units import divided, impressions_of_counts
 from .._log._counted import value_bits
 from .._log._faults import IDS, faults_in, torn_lists
 from .._log._lookalikes import FeatureSample, orders_lists, outcomes_of, rows_to_look_at
-from .._log._roles import OUTCOME, as_numbers, is_role, numbers
+from .._log._roles import OUTCOME, as_numbers, is_role, kind_of, numbers
 from .._log._segments import encode, offsets_from_sorted, pair_codes
 from .._log._units import units_in
 from ._role_names import NAMES, first_named, plain_name
@@ -138,12 +138,46 @@ def _yes(column):
     return found[0] if found else None
 
 
+# Cells of several values ------------------------------------------------------------------
+def _of_several_values(frame, rename):
+    """Columns without a role whose cells hold records or lists that no ranker reads."""
+    free = [name for name in frame.columns if not is_role(name) and name not in rename]
+    return [name for name in free if _holds_records(frame[name]) or _holds_lists(frame[name])]
+
+
+def _holds_records(column):
+    """Whether cells hold fields by name."""
+    # pandas holds what Parquet calls a struct as objects.
+    return column.dtype == nw.Struct or isinstance(_first_object(column), dict)
+
+
+def _holds_lists(column):
+    """Whether cells hold lists that are no block of features: of text, or of several lengths."""
+    if kind_of(column) != "list":
+        return False
+    cells = [cell for cell in column.to_list() if cell is not None]
+    if len({len(cell) for cell in cells}) > 1:
+        return True
+    values = np.asarray(cells)
+    return bool(values.size) and values.dtype.kind not in "biuf"
+
+
+def _first_object(column):
+    """The first value of a column of objects, None of any other."""
+    if column.dtype != nw.Object:
+        return None
+    present = column.drop_nulls()
+    return present[0] if len(present) else None
+
+
 # The log under its roles ------------------------------------------------------------------
 class LogTable:
     """A log in memory under its proposed roles."""
 
     def __init__(self, frame: nw.DataFrame[Any], rename: dict[str, str]) -> None:
-        self.frame = frame
+        ignored = _of_several_values(frame, rename)
+        self.ignored = {name: frame[name] for name in ignored}
+        self.frame = frame = frame.drop(ignored)
         self.numbers = {name: _as_floats(frame[name]) for name in frame.columns}
         self.roles, self.proposals = _proposed(frame, self.numbers, rename)
         # Queries, documents and pages as codes; without a role all rows are one.
@@ -324,11 +358,22 @@ class LogTable:
             f"{name!r} is decided by the click: an outcome, never a feature (renamed)."
             for name in self.outcomes
         ]
+        remarks += self._on_ignored()
         remarks += self._faults_of_outcomes()
         remarks += [message for unit, message in self.units if not unit.is_error]
         remarks += self._added_up(log)
         remarks += self._torn()
         return remarks + self._remarks_on_pages()
+
+    def _on_ignored(self):
+        """What is to be said of columns whose cells hold several values."""
+        if self.ignored:
+            listed = ", ".join(map(repr, self.ignored))
+            yield (
+                f"Cells of {listed} hold records, or lists that are no block of numbers. No ranker "
+                "reads them, and they are ignored. Make a column of each value that matters. If "
+                "they are the documents of a page, make a row of each first."
+            )
 
     def _faults_of_outcomes(self):
         """What is wrong with outcomes, which no fit reads."""
@@ -460,6 +505,9 @@ class LogTable:
                 varies, change = self._change(name, by_document)
             kind = str(column.dtype).split("(")[0]
             rows[name] = (roles[name], kind, float(missing.mean()), varies, change)
+        for name, column in self.ignored.items():
+            kind = str(column.dtype).split("(")[0]
+            rows[name] = ("ignored", kind, float(column.is_null().mean()), np.nan, np.nan)
         return pd.DataFrame.from_dict(
             rows, orient="index", columns=["role", "type", "missing", "varies", "change"]
         )

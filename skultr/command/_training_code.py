@@ -98,10 +98,11 @@ def _learning(engine, encoded, is_polars):
 
 
 def _no_features(table, text, encoded):
-    """Columns that a ranker must not read: of pages, times, text, and names of documents."""
+    """Columns that a ranker must not read: of pages, times, text, lists, names of documents."""
     named = {found["name"] for found in features_that_name(table.sample)}
     no_features = {*table.page_columns, *table.times, *text, *named} - {*encoded}
-    return [name for name in table.frame.columns if name in no_features]
+    dropped = [name for name in table.frame.columns if name in no_features]
+    return [*dropped, *table.ignored]
 
 
 def _reading(table, files, is_polars):
