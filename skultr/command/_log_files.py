@@ -52,8 +52,8 @@ _ENDINGS = [ending for each in _FORMATS for ending in each.endings]
 _COMPRESSED = (".gz", ".zst")
 #: What may separate the cells of a line, the usual first.
 _SEPARATORS = ",\t;|"
-#: The first bytes of a table of text that is in no UTF-8, and its encoding. A mark of UTF-32 begins
-#: with one of UTF-16.
+#: The first bytes of a table of text that is in no UTF-8, and its encoding. A mark of UTF-32 comes
+#: first, because it begins with one of UTF-16.
 _ENCODINGS = {
     codecs.BOM_UTF32_LE: "utf-32",
     codecs.BOM_UTF32_BE: "utf-32",
