@@ -56,7 +56,7 @@ sphinx_gallery_conf = {
     "first_notebook_cell": "# Run it in the folder of the example, in a checkout of skultr:\n"
     '# %pip install --quiet "../..[plot]"',
     "filename_pattern": r"/plot_",
-    "ignore_pattern": r"__init__\.py|quickstart\.py|\bsimulated_shop\.py",
+    "ignore_pattern": r"__init__\.py|quickstart\.py|\b(simulated|german)_shop\.py",
     "within_subsection_order": ExplicitOrder(
         [
             "plot_real_clicks.py",
@@ -96,6 +96,7 @@ sphinx_gallery_conf = {
             "plot_comparing_methods.py",
             "plot_queries_stay_whole.py",
             "plot_real_logs_perplexity.py",
+            "plot_german_shop.py",
             "plot_ubi_sample.py",
             "plot_simulated_shop.py",
             "plot_log_on_disk.py",

@@ -34,7 +34,7 @@ from ._faults import (
     tell,
 )
 from ._reader import pairs_of_codes
-from ._roles import OUTCOME, ROLES, numbers, open_frame, read_scope, refuse_index
+from ._roles import OUTCOME, ROLES, kind_of, numbers, open_frame, read_scope, refuse_index
 from ._segments import (
     ROUNDING,
     as_array,
@@ -770,7 +770,7 @@ def value_bits(series: nw.Series[Any]) -> Ints:
     if dtype.is_numeric():
         values = series.cast(nw.Float64).to_numpy() + 0.0  # one zero, and one NaN
         return np.where(np.isnan(values), np.nan, values).view(np.int64)
-    if isinstance(dtype, nw.List | nw.Array):
+    if kind_of(series) == "list":
         # Lists have no hash, and tuples have one.
         cells = [None if cell is None else tuple(cell) for cell in series.to_list()]
         return pd.factorize(pd.Series(cells, dtype=object))[0]

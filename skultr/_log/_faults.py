@@ -568,6 +568,9 @@ LOOKS_LIKE = {
 def torn_lists(list_: Ints, place: Ints) -> tuple[int, int, float, int, bool]:
     """How many lists have gaps, of the lists and ``place`` (from 0) of rows.
 
+    If nearly no list has a gap below its first row, what lacks above was no result, but a paid
+    slot or the page before.
+
     Returns
     -------
     n_lists : int
@@ -582,13 +585,20 @@ def torn_lists(list_: Ints, place: Ints) -> tuple[int, int, float, int, bool]:
         Whether nearly all lists have one number of rows, because they were made so.
     """
     n_rows = np.bincount(list_)
+    first = np.zeros_like(n_rows)
     last = n_rows - 1
     # No list has less than the places 0, 1, ...: with the same sum none has a gap.
     if place.sum() > (n_rows * last // 2).sum():
+        first = np.full_like(n_rows, place.max())
+        np.minimum.at(first, list_, place)
         np.maximum.at(last, list_, place)
     several = n_rows > 1  # a row alone may be all that was shown
     n_lists = np.count_nonzero(several)
     n_places = (last + 1)[several]
+    n_below = np.maximum(last - first + 1, n_rows)[several]
+    is_whole_below = n_below == n_rows[several]
+    if is_whole_below.sum() >= NEARLY_ALL.value * n_lists:
+        n_places = n_below
     lost = n_places - n_rows[several]
     n_lost = int(lost.sum())
     most_of_one_length = np.bincount(n_rows[several]).max(initial=0)

@@ -15,12 +15,19 @@ from .._log._click_units import divided, impressions_of_counts
 from .._log._counted import value_bits
 from .._log._faults import IDS, faults_in, torn_lists
 from .._log._lookalikes import FeatureSample, orders_lists, outcomes_of, rows_to_look_at
-from .._log._roles import OUTCOME, as_numbers, is_role, numbers
+from .._log._roles import OUTCOME, as_numbers, is_role, kind_of, numbers
 from .._log._segments import encode, offsets_from_sorted, pair_codes
+from .._log._thresholds import IN_ORDER
 from .._log._units import units_in
 from ._role_names import NAMES, first_named, plain_name
-from ._role_values import Columns, Proposal, RoleFinder
-from ._thresholds import DEEPEST_POSITION, FEW_PER_PAGE, HIGHEST_GRADE
+from ._role_values import Columns, Proposal, RoleFinder, stands_above
+from ._thresholds import (
+    DEEPEST_POSITION,
+    FEW_PER_PAGE,
+    HIGHEST_GRADE,
+    LEAST_ROWS,
+    ORDERS_PAGES,
+)
 
 #: What code needs before it can train, in words.
 NEEDED = {
@@ -35,6 +42,11 @@ _WORDS = {"yes": "no", "true": "false", "y": "n", "t": "f", "ja": "nein", "oui":
 TEXT = nw.String | nw.Categorical | nw.Enum
 _OUTCOME = re.compile(
     "cart|purchas|order|bought|conver|dwell|book|revenue|checkout|sale|basket|wishlist|favou?rite"
+)
+#: What paid slots are called in the languages of the names of roles.
+_PAID = re.compile(
+    "sponsor|sponser|patrocin|promot|promovid|paid|advert|anzeige|werbung|bezahlt|publicit|annonce_payee|"
+    "pubblicit|広告|推广|赞助"
 )
 
 
@@ -138,15 +150,66 @@ def _yes(column):
     return found[0] if found else None
 
 
+# Cells of several values ------------------------------------------------------------------
+def _of_several_values(frame, rename):
+    """Columns without a role whose cells hold records or lists that no ranker reads."""
+    free = [name for name in frame.columns if not is_role(name) and name not in rename]
+    return [name for name in free if _holds_records(frame[name]) or _holds_lists(frame[name])]
+
+
+def _holds_records(column):
+    """Whether cells hold fields by name."""
+    # pandas holds what Parquet calls a struct as objects.
+    return column.dtype == nw.Struct or isinstance(_first_object(column), dict)
+
+
+def _holds_lists(column):
+    """Whether cells hold lists that are no block of features: of text, or of several lengths."""
+    if kind_of(column) != "list":
+        return False
+    cells = [cell for cell in column.to_list() if cell is not None]
+    if len({len(cell) for cell in cells}) > 1:
+        return True
+    values = np.asarray(cells)
+    return bool(values.size) and values.dtype.kind not in "biuf"
+
+
+def _first_object(column):
+    """The first value of a column of objects, None of any other."""
+    if column.dtype != nw.Object:
+        return None
+    present = column.drop_nulls()
+    return present[0] if len(present) else None
+
+
 # The log under its roles ------------------------------------------------------------------
 class LogTable:
     """A log in memory under its proposed roles."""
 
     def __init__(self, frame: nw.DataFrame[Any], rename: dict[str, str]) -> None:
-        self.frame = frame
+        ignored = _of_several_values(frame, rename)
+        #: Columns that are no part of what is trained on, with their roles.
+        self.left_out = {name: (frame[name], "ignored") for name in ignored}
+        self.frame = frame = frame.drop(ignored)
         self.numbers = {name: _as_floats(frame[name]) for name in frame.columns}
         self.roles, self.proposals = _proposed(frame, self.numbers, rename)
-        # Queries, documents and pages as codes; without a role all rows are one.
+        self._read_rows()
+        self.torn = [*self._torn()]
+        self.missing = [role for role in NEEDED if self._name_of(role) is None]
+        self.paid = self._paid_slots()
+        if self.paid:
+            self._leave_out_paid_slots()
+        self._find_production()
+        self.outcomes = self._outcomes()
+        for name in self.outcomes:
+            self.roles.setdefault(name, f"{OUTCOME}{plain_name(name)}")
+        self.rename = {name: role for name, role in self.roles.items() if name != role}
+        self.words = self._words()
+        self._group_features()
+
+    def _read_rows(self):
+        """Set what the rows hold: queries, documents and pages as codes, clicks and positions."""
+        # Without a role all rows are one.
         query = self._name_of("qid")
         self.query = self.codes(query)
         self.doc = self.codes(query, self._name_of("doc"))
@@ -155,17 +218,6 @@ class LogTable:
         self.clicks = self._numbers_of("click")
         self.impressions = self._numbers_of("impressions")
         self._find_position()
-        self.missing = [role for role in NEEDED if self._name_of(role) is None]
-        # A score that does not order the pages is none of the ranker that served.
-        production = self._name_of("production")
-        if production is not None and not self._orders_pages(production):
-            del self.roles[production]
-        self.outcomes = self._outcomes()
-        for name in self.outcomes:
-            self.roles.setdefault(name, f"{OUTCOME}{plain_name(name)}")
-        self.rename = {name: role for name, role in self.roles.items() if name != role}
-        self.words = self._words()
-        self._group_features()
 
     def _name_of(self, role):
         """Name of the column of a role; None if it has none, the last if it has several."""
@@ -221,13 +273,62 @@ class LogTable:
                 free.append(name)
         return free
 
-    def _orders_pages(self, name):
+    # Paid slots, and the score of production ------------------------------------------------
+    def stands_at_the_top(self, name: str) -> bool:
+        """Whether a column is 1 at the top of pages and 0 below, as that of paid slots."""
+        values = self.numbers[name]
+        if self.position is None or len(self.page) < LEAST_ROWS.value:
+            return False
+        if values is None or not np.isin(values, (0, 1)).all() or np.ptp(values) == 0:
+            return False
+        return not np.isnan(self.position).any() and stands_above(values, self.page, self.position)
+
+    def _paid_slots(self):
+        """Columns of 0 and 1 that are named as paid slots, and stand at the top."""
+        return [
+            name
+            for name in self._free(lambda values: True)
+            if _PAID.search(plain_name(name))
+            and not isinstance(self.frame[name].dtype, TEXT)
+            and self.stands_at_the_top(name)
+        ]
+
+    def _leave_out_paid_slots(self):
+        """Keep the rows of results alone, under the positions that they had."""
+        is_paid = np.any([self.numbers[name] == 1 for name in self.paid], axis=0)
+        self.n_paid = int(is_paid.sum())
+        self.left_out |= {name: (self.frame[name], "paid slot") for name in self.paid}
+        self.frame = self.frame.filter((~is_paid).tolist()).drop(self.paid)
+        self.numbers = {
+            name: None if self.numbers[name] is None else self.numbers[name][~is_paid]
+            for name in self.frame.columns
+        }
+        self._read_rows()
+
+    def _find_production(self):
+        """Give the role of the score that served the pages to the column that orders them."""
+        named = self._name_of("production")
+        if named is not None:
+            # A score that does not order the pages is none of the ranker that served.
+            if not self._orders_pages(named, IN_ORDER.value):
+                del self.roles[named]
+            return
+        if self.missing or self.clicks is None:
+            return
+        for name in self._free(lambda values: len(values) >= LEAST_ROWS.value):
+            if self._orders_pages(name, ORDERS_PAGES.value):
+                self.roles[name] = "production"
+                reason = "orders the rows of each page; its name says nothing"
+                self.proposals.append(Proposal(name, "production", reason, "medium"))
+                return
+
+    def _orders_pages(self, name, least):
         """Whether pages stand in the order of a score, as of the ranker that served them."""
         scores = self.numbers[name]
         if self.position is None or scores is None or np.isnan(scores).any():
             return False
         shown = ~np.isnan(self.position)
-        return orders_lists(scores[shown], self.page[shown], self.position[shown])
+        return orders_lists(scores[shown], self.page[shown], self.position[shown], least)
 
     def _outcomes(self):
         """Names of columns that the click decides, or that are named so and nearly are."""
@@ -324,11 +425,30 @@ class LogTable:
             f"{name!r} is decided by the click: an outcome, never a feature (renamed)."
             for name in self.outcomes
         ]
+        remarks += self._on_left_out()
         remarks += self._faults_of_outcomes()
         remarks += [message for unit, message in self.units if not unit.is_error]
         remarks += self._added_up(log)
-        remarks += self._torn()
+        remarks += self.torn
         return remarks + self._remarks_on_pages()
+
+    def _on_left_out(self):
+        """What is to be said of columns and rows that are left out."""
+        ignored = [name for name, (_, role) in self.left_out.items() if role == "ignored"]
+        if ignored:
+            yield (
+                f"Cells of {', '.join(map(repr, ignored))} hold records, or lists that are no "
+                "block of numbers. No ranker reads them, and they are ignored. Make a column of "
+                "each value that matters. If they are the documents of a page, make a row of each "
+                "first."
+            )
+        if self.paid:
+            yield (
+                f"{self.n_paid:,} rows are paid slots, by {', '.join(map(repr, self.paid))}: left "
+                "out here and by the code, because users treat them in another way. The others "
+                "keep their positions. To keep the slots, give them a bias factor: "
+                f"`IdentifiabilityRepair(bias={['position', *self.paid]})`."
+            )
 
     def _faults_of_outcomes(self):
         """What is wrong with outcomes, which no fit reads."""
@@ -348,7 +468,7 @@ class LogTable:
         if per_page:
             listed = ", ".join(map(repr, per_page))
             remarks.append(f"Columns with one value per page ({listed}) are no features.")
-        few = [name for name in per_page if self._has_few_values(name)]
+        few = [name for name in per_page if self._may_be_factor(name)]
         if few:
             remarks.append(
                 "Columns of the page with few values may be bias factors: "
@@ -356,8 +476,13 @@ class LogTable:
             )
         return remarks
 
-    def _has_few_values(self, name):
-        return len(np.unique(value_bits(self.frame[name]))) <= FEW_PER_PAGE.value
+    def _may_be_factor(self, name):
+        """Whether a column of the page has few values, and several of them within a query."""
+        values = value_bits(self.frame[name])
+        if len(np.unique(values)) > FEW_PER_PAGE.value:
+            return False
+        first = np.unique(self.query, return_index=True)[1]
+        return bool((values != values[first][self.query]).any())
 
     def _rate(self, log):
         """Clicks per impression of each row, and whether y counts clicks; None with a fault."""
@@ -460,6 +585,9 @@ class LogTable:
                 varies, change = self._change(name, by_document)
             kind = str(column.dtype).split("(")[0]
             rows[name] = (roles[name], kind, float(missing.mean()), varies, change)
+        for name, (column, role) in self.left_out.items():
+            kind = str(column.dtype).split("(")[0]
+            rows[name] = (role, kind, float(column.is_null().mean()), np.nan, np.nan)
         return pd.DataFrame.from_dict(
             rows, orient="index", columns=["role", "type", "missing", "varies", "change"]
         )

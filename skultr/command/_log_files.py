@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import glob
 from collections import Counter
 from collections.abc import Sequence
@@ -51,6 +52,14 @@ _ENDINGS = [ending for each in _FORMATS for ending in each.endings]
 _COMPRESSED = (".gz", ".zst")
 #: What may separate the cells of a line, the usual first.
 _SEPARATORS = ",\t;|"
+#: The first bytes of a table of text that is in no UTF-8, and its encoding. A mark of UTF-32 comes
+#: first, because it begins with one of UTF-16.
+_ENCODINGS = {
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
 #: No table of text has this between its cells: a line is one cell.
 _NO_SEPARATOR = "\x1f"
 #: What a user is told to give.
@@ -80,11 +89,14 @@ def open_files(source: Files) -> Frame:
     try:
         import polars as pl
     except ImportError:
-        arguments = form.for_pandas | _separator(files, form, _first_line_by_pandas)
+        arguments = form.for_pandas | _of_text(files, form, _first_line_by_pandas)
         read = getattr(pd, form.pandas)
         return pd.concat([read(file, **arguments) for file in files], ignore_index=True)
-    arguments = form.for_polars | _separator(files, form, _first_line_by_polars)
+    arguments = form.for_polars | _of_text(files, form, _first_line_by_polars)
     arguments |= _columns_of_folders(files, form)
+    if "encoding" in arguments:
+        # What is in no UTF-8 is decoded as it is read, one file after the other.
+        return pl.concat([pl.read_csv(file, glob=False, **arguments) for file in files])
     # A name is no pattern of several.
     log = getattr(pl, form.scan)([glob.escape(file) for file in files], **arguments)
     # What is no file of its format is found here, where the message can name it.
@@ -97,7 +109,7 @@ def reading_code(source: Files, is_polars: bool) -> str:
     files, form = _files_of(source)
     first_line = _first_line_by_polars if is_polars else _first_line_by_pandas
     arguments = form.for_polars if is_polars else form.for_pandas
-    arguments = arguments | _separator(files, form, first_line)
+    arguments = arguments | _of_text(files, form, first_line)
     if is_polars:
         arguments |= _columns_of_folders(files, form)
     options = "".join(f", {name}={value!r}" for name, value in arguments.items())
@@ -105,15 +117,17 @@ def reading_code(source: Files, is_polars: bool) -> str:
     what = repr(pattern or files)
     if len(files) == 1:
         what = repr(files[0])
-    if is_polars:
+    if is_polars and "encoding" not in arguments:
         if len(files) > 1 and not pattern:
             # Not each release reads a list of files at once.
             return f"log = pl.{form.scan}({what}{options}).collect()"
         return f"log = pl.{form.read}({what}{options})"
+    library = "pl" if is_polars else "pd"
+    read = f"{library}.{form.read if is_polars else form.pandas}"
     if len(files) == 1:
-        return f"log = pd.{form.pandas}({what}{options})"
+        return f"log = {read}({what}{options})"
     listed = f"sorted(glob.glob({what}, recursive=True))" if pattern else what
-    return f"log = pd.concat([pd.{form.pandas}(file{options}) for file in {listed}])"
+    return f"log = {library}.concat([{read}(file{options}) for file in {listed}])"
 
 
 def _pattern(source, files):
@@ -199,15 +213,31 @@ def _refuse_unreadable_file(path):
 
 
 # Tables of text ---------------------------------------------------------------------------
-def _separator(files, form, first_line):
-    """What separates the cells of a table of text, as an argument, unless it is a comma."""
+def _of_text(files, form, first_line):
+    """Arguments that read a table of text: its encoding unless that is UTF-8, and what separates
+    its cells unless that is a comma."""
     if form.scan != "scan_csv":
         return {}
-    line = first_line(files[0])
+    encoding = _encoding(files[0])
+    line = _first_line_in(files[0], encoding) if encoding else first_line(files[0])
     # The character that stands in the heading most often.
     separator = max(_SEPARATORS, key=line.count)
     name = "separator" if first_line is _first_line_by_polars else "sep"
-    return {} if separator == "," else {name: separator}
+    arguments = {"encoding": encoding} if encoding else {}
+    return arguments if separator == "," else arguments | {name: separator}
+
+
+def _encoding(path):
+    """The encoding that the first bytes of a file name, None if they name none."""
+    with Path(path).open("rb") as file:
+        first = file.read(4)
+    return next((name for mark, name in _ENCODINGS.items() if first.startswith(mark)), None)
+
+
+def _first_line_in(path, encoding):
+    # What is no text in this encoding is told when the table is read.
+    with Path(path).open(encoding=encoding, errors="replace") as file:
+        return file.readline()
 
 
 def _first_line_by_polars(path):

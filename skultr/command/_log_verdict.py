@@ -14,9 +14,10 @@ from .._log._segments import encode, pair_codes
 from ..identifiability import IdentifiabilityGraph
 from ..propensity import InterventionHarvesting
 from ._log_columns import NEEDED, LogTable
-from ._role_values import stands_above
-from ._thresholds import BUSY_USER, FEW_CLICKS_IN_LOG, LEAST_ROWS, PAGE_JUMP, REPEATED_PAGES
+from ._thresholds import BUSY_USER, FEW_CLICKS_IN_LOG, PAGE_JUMP, REPEATED_PAGES
 
+#: Users that a sentence names.
+SOME = 3
 #: By level: the exit status of the command, and the verdict in one sentence.
 LEVELS = {
     "yes": (0, "A model can be trained on these clicks."),
@@ -169,15 +170,18 @@ def _busy_users(table):
     if "user" not in table.roles.values():
         return
     name = next(name for name, role in table.roles.items() if role == "user")
-    user = table.codes(name)[table.page_starts]
-    n_pages = np.bincount(user)
-    busy = n_pages > BUSY_USER.value * np.median(n_pages)
-    if busy.any():
+    user = table.codes(name)
+    n_pages = np.bincount(user[table.page_starts])
+    busy = np.flatnonzero(n_pages > BUSY_USER.value * np.median(n_pages))
+    if len(busy):
+        # Those of most pages come first.
+        busy = busy[np.argsort(-n_pages[busy], kind="stable")]
+        some = [table.frame[name][int(np.argmax(user == each))] for each in busy[:SOME]]
         yield (
-            f"{busy.sum():,} of {len(n_pages):,} users ({name!r}) have more than "
+            f"{len(busy):,} of {len(n_pages):,} users ({name!r}) have more than "
             f"{BUSY_USER.value:g} times the pages of the median user, in all "
-            f"{n_pages[busy].sum() / n_pages.sum():.1%} of the pages. They may be bots: leave "
-            "them out if they are."
+            f"{n_pages[busy].sum() / n_pages.sum():.1%} of the pages, such as "
+            f"{', '.join(map(str, some))}. They may be bots: leave them out if they are."
         )
 
 
@@ -204,12 +208,8 @@ def _repeated_pages(table):
 
 def _paid_slots(table):
     """What is to be said of columns that are 1 at the top of pages, and 0 below."""
-    if len(table.page) < LEAST_ROWS.value or np.isnan(table.position).any():
-        return
     for name in table.features:
-        values = table.numbers[name]
-        is_flag = values is not None and np.isin(values, (0, 1)).all() and np.ptp(values) > 0
-        if is_flag and stands_above(values, table.page, table.position):
+        if table.stands_at_the_top(name):
             yield (
                 f"{name!r} is 1 at the top of pages alone: probably paid or pinned slots, which "
                 "users treat in another way. Leave these rows out, or give them a bias factor: "

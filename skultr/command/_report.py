@@ -254,7 +254,8 @@ def describe_log(
         (eager or lazy), PyArrow, an engine that Narwhals reads, or the path of a file: Parquet,
         CSV or another table of text, newline-delimited JSON (these two also as ``.gz`` and
         ``.zst``) or Arrow. Of several files, give a list, a folder, or a pattern such as
-        ``"log/part-*.parquet"``.
+        ``"log/part-*.parquet"``. Text is in UTF-8, or in UTF-16 behind a byte order mark. Columns
+        of records (structs) and of lists that are no block of numbers are named and ignored.
     click : str, default=None
         Name of the column of clicks; found by default.
     rename : dict of str to str, default=None
@@ -422,8 +423,9 @@ def _refuse_unreadable(schema, source):
     if with_nul:
         raise ValueError(
             f"{source} has a column with the name {with_nul[0]!r:.80}, which holds the character "
-            "NUL: a file of text is probably in UTF-16; expected UTF-8. Convert it first, such as "
-            "with iconv -f UTF-16 -t UTF-8."
+            "NUL: a file of text is probably in UTF-16 and does not begin with a byte order mark; "
+            "expected the mark, or UTF-8. Convert it first, such as with iconv -f UTF-16LE -t "
+            "UTF-8."
         )
     wide = [name for name, dtype in schema.items() if dtype in (nw.Int128, nw.UInt128)]
     if wide:

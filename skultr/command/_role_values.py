@@ -190,7 +190,7 @@ class Columns:
         place: NDArray[np.int64],
         doc: NDArray[np.int64] | None,
     ) -> list[str]:
-        """Columns of 0 and 1 that are rarer further down, those of most 1 first."""
+        """Columns of 0 and 1 that are rarer further down, or named so; those of most 1 first."""
         found = {}
         for name in names:
             values = self.numbers.get(name)
@@ -198,7 +198,8 @@ class Columns:
                 continue
             if self._is_decided(values, page, place, doc):
                 continue
-            if _fall(values, place) > LEAST_FALL.value:
+            # Bots that open all pages click as often at the bottom: then a known name is enough.
+            if _fall(values, place) > LEAST_FALL.value or name_fit(name, "click") > 1:
                 found[name] = values.mean()
         # What is 1 in most rows is rather what was seen.
         return sorted(found, key=lambda name: (found[name] > 0.5, -found[name]))

@@ -89,6 +89,12 @@ REPEATED_PAGES = Threshold(
     "fewer change no rate by more than their own share",
     "choice",
 )
+ORDERS_PAGES = Threshold(
+    0.99,
+    "share of the steps down the pages that must fall for a column to be the score of production",
+    "a feature of that score orders some pages otherwise",
+    "choice",
+)
 PAGE_JUMP = Threshold(
     1.2,
     "times the click rate of the position above from which a new page may begin",

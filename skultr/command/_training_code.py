@@ -16,6 +16,10 @@ _COMPARES_WORD = (
     "log[{0!r}] = log[{0!r}] == {1!r}",
     "log = log.with_columns(pl.col({0!r}) == {1!r})",
 )
+_LEAVES_OUT = (
+    "log = log[~log[{0!r}].astype(bool)]",
+    "log = log.filter(~pl.col({0!r}).cast(pl.Boolean))",
+)
 _ASKS_FOR_ROLES = "# Complete this line. The other columns are {0}."
 _RANKS = (
     """\
@@ -98,10 +102,11 @@ def _learning(engine, encoded, is_polars):
 
 
 def _no_features(table, text, encoded):
-    """Columns that a ranker must not read: of pages, times, text, and names of documents."""
+    """Columns that a ranker must not read: of pages, times, text, lists, names of documents."""
     named = {found["name"] for found in features_that_name(table.sample)}
     no_features = {*table.page_columns, *table.times, *text, *named} - {*encoded}
-    return [name for name in table.frame.columns if name in no_features]
+    dropped = [name for name in table.frame.columns if name in no_features]
+    return [*dropped, *table.left_out]
 
 
 def _reading(table, files, is_polars):
@@ -121,8 +126,10 @@ def _reading(table, files, is_polars):
 
 
 def _mending(table, mends, is_polars):
-    """Lines that make words into numbers, positions count from 1, and faults go away."""
-    lines = [_COMPARES_WORD[is_polars].format(*word) for word in table.words.items()]
+    """Lines that leave out paid slots, make words into numbers, let positions count from 1, and
+    mend faults."""
+    lines = [_LEAVES_OUT[is_polars].format(name) for name in table.paid]
+    lines += [_COMPARES_WORD[is_polars].format(*word) for word in table.words.items()]
     if table.starts_at_0:
         lines.append(ADD_ONE[is_polars].format())
     return lines + [mend[is_polars].format() for mend in mends]

@@ -221,6 +221,14 @@ def test_torn_pages_are_a_warning(log):
         ranker().fit(hidden, clicks)
 
 
+def test_pages_below_paid_slots_are_not_torn(log):
+    """Results begin at place 3 where slots stood above, and at 11 on the second page."""
+    X, clicks = log
+    moved = X.assign(position=X["position"] + np.where(X["session"] % 3 == 0, 0, 2))
+    ranker().fit(moved, clicks)
+    ranker().fit(X.assign(position=X["position"] + 10), clicks)
+
+
 def test_the_share_of_lost_positions_is_of_lists_of_several_rows(log):
     X, clicks = log
     kept = np.random.default_rng(0).random(len(X)) < 0.7

@@ -77,6 +77,14 @@ def test_lists_have_one_length_if_more_than_nine_in_ten_have_it(is_beyond):
 
 
 @ON_BOTH_SIDES
+def test_what_lacks_at_the_top_was_no_result_if_nine_in_ten_have_no_gap_below(is_beyond):
+    pages = [[2, 3]] * (8 if is_beyond else 9) + [[0, 2]] * (2 if is_beyond else 1)
+    list_ = np.repeat(np.arange(10), 2)
+    n_torn = torn_lists(list_, np.concatenate(pages))[1]
+    assert n_torn == (10 if is_beyond else 1)
+
+
+@ON_BOTH_SIDES
 def test_values_of_one_page_in_a_hundred_may_vary(is_beyond):
     columns = _pairs_of_rows(2_000)
     user = np.repeat(np.arange(2_000), 2)

@@ -92,18 +92,26 @@ def test_terminals_without_unicode_get_escapes(tmp_path):
     assert rb"\u4fa1\u683c" in done.stdout
 
 
-@pytest.mark.parametrize("kind", ["utf-16", "utf-16-le", "utf-16-be", "utf-32"])
+@pytest.mark.parametrize("kind", ["utf-16-le", "utf-16-be"])
 @pytest.mark.parametrize("log", [LOG, LOG.replace("price", "価格")], ids=["latin", "kanji"])
-def test_other_encodings_are_one_sentence(log, kind, tmp_path, capfd):
+def test_encodings_without_a_mark_are_one_sentence(log, kind, tmp_path, capfd):
     (tmp_path / "a.csv").write_bytes(log.encode(kind))
     assert check(tmp_path / "a.csv") == 2
     printed = capfd.readouterr()  # a panic of Polars writes past Python
     assert printed.out == ""
-    assert re.search("^skultr check: error: .*UTF-16; expected UTF-8", printed.err)
+    assert re.search("^skultr check: error: .*UTF-16 .* expected the mark, or UTF-8", printed.err)
     assert printed.err.count("\n") == 1
     mended = tmp_path / "mended.csv"
     mended.write_text((tmp_path / "a.csv").read_bytes().decode(kind), encoding="utf-8")
     assert check(mended) in READ
+
+
+def test_what_is_no_text_behind_its_mark_is_one_sentence(tmp_path, capfd):
+    (tmp_path / "a.csv").write_bytes(LOG.encode("utf-16") + b"\x00")
+    assert check(tmp_path / "a.csv") == 2
+    printed = capfd.readouterr().err
+    assert "a.csv cannot be read: 'utf-16" in printed
+    assert printed.count("\n") == 1
 
 
 @pytest.mark.parametrize("digits", ["9" * 27, "-" + "9" * 35, str(2**64 - 1)])

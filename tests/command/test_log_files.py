@@ -82,6 +82,57 @@ def test_a_file_is_read_and_so_does_its_code(name, reader, log, tmp_path, monkey
     assert read["price"].sum() == log["price"].sum()
 
 
+@pytest.mark.parametrize("reader", ["polars", "pandas"])
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"])
+def test_a_byte_order_mark_decides_the_encoding(encoding, reader, log, tmp_path, monkeypatch):
+    """What spreadsheets write as text: UTF-16 behind its mark, with tabs."""
+    text = "\ufeff" + log.rename({"price": "Größe"}).write_csv(separator="\t")
+    for name in ("a.txt", "b.txt"):
+        (tmp_path / name).write_bytes(text.encode(encoding))
+    if reader == "pandas":
+        monkeypatch.setitem(sys.modules, "polars", None)
+    one = describe_log(tmp_path / "a.txt")
+    both = describe_log(tmp_path / "*.txt")
+    monkeypatch.undo()
+    assert (one.n_rows, both.n_rows) == (240, 480)
+    for report in (one, both):
+        read = _run_reading(report.code)
+        assert isinstance(read, pl.DataFrame if reader == "polars" else pd.DataFrame)
+        assert read["Größe"].sum() == len(read) / 240 * log["price"].sum()
+
+
+#: Values of cells that no ranker reads, and of a block of numbers, which rankers do.
+RECORDS = [{"brand": "a", "size": size % 3} for size in range(240)]
+WORDS = [["new"] * (size % 3) for size in range(240)]
+UNEVEN = [[1.0] * (size % 3) for size in range(240)]
+PAIRS = [["red", "new"]] * 240
+ITEMS = [[{"sku": 1}, {"sku": 2}]] * 240
+BLOCK = np.random.default_rng(0).normal(size=(240, 3)).tolist()
+
+
+@pytest.mark.parametrize("reader", ["polars", "pandas"])
+@pytest.mark.parametrize("cells", [RECORDS, WORDS, UNEVEN, PAIRS, ITEMS, BLOCK])
+def test_cells_of_several_values_are_named_and_ignored(cells, reader, log, tmp_path, monkeypatch):
+    path = tmp_path / "a.parquet"
+    log.with_columns(pl.Series("meta", cells)).write_parquet(path)
+    if reader == "pandas":
+        monkeypatch.setitem(sys.modules, "polars", None)
+    report = describe_log(path)
+    monkeypatch.undo()
+    said = [remark for remark in report.remarks if "'meta' hold records" in remark]
+    is_ignored = cells is not BLOCK
+    assert len(said) == is_ignored
+    assert report.columns.loc["meta", "role"] == ("ignored" if is_ignored else "feature")
+    assert report.columns.loc["price", "role"] == "feature"
+    # The code must leave them out as well.
+    assert ("'meta'" in report.code) == is_ignored
+
+
+def test_cells_of_several_values_are_no_id(log):
+    with pytest.raises(ValueError, match="The column 'meta' holds values that cannot be ids"):
+        describe_log(log.with_columns(pl.Series("meta", RECORDS)), rename={"meta": "user"})
+
+
 def test_zstandard_is_read(log, tmp_path):
     compress = pytest.importorskip("pyarrow", reason="writes what is compressed").compress
     text = log.write_csv().encode()

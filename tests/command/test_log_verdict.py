@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 
 from skultr import describe_log
@@ -145,7 +146,9 @@ def test_users_of_very_many_pages_may_be_bots(pages_of_bot, is_told):
     if pages_of_bot > 200:
         more = _pages(601).query("session == 600")
         log = pd.concat([log, more.assign(user=100)])
-    assert bool(_suspicion(log, "may be bots")) == is_told
+    found = _suspicion(log, "may be bots")
+    assert bool(found) == is_told
+    assert not found or "such as 100." in found[0]
 
 
 @pytest.mark.parametrize(("n_repeated", "is_told"), [(20, False), (40, True)])
@@ -181,3 +184,61 @@ def test_a_flag_of_the_top_rows_is_a_paid_slot(is_paid):
     log["boosted"] = (log["position"] <= n_paid).astype(int) if is_paid else log["doc"] % 2
     found = _suspicion(log, "'boosted' is 1 at the top of pages alone")
     assert bool(found) == is_paid
+
+
+# Paid slots, and the score of production ---------------------------------------------------
+def _with_slots():
+    """Pages whose first place is a paid slot two times in three, of which one click in three is
+    lost; the rest stand in the order of a score."""
+    log = _pages(1_000)
+    is_paid = (log["position"] == 1) & (log["session"] % 3 > 0)
+    lost = is_paid & (np.random.default_rng(1).random(len(log)) < 0.6)
+    log["click"] = log["click"].where(~lost, 0)
+    log["punkte"] = -log["position"] - log["session"] % 7 + 5.0 * is_paid * (log["doc"] - 4)
+    return log.assign(gesponsert=is_paid.astype(int))
+
+
+@pytest.mark.parametrize("library", [pd.DataFrame, pl.from_pandas])
+def test_named_slots_are_left_out_here_and_by_the_code(library):
+    log = library(_with_slots())
+    report = describe_log(log)
+    (remark,) = (each for each in report.remarks if "paid slots" in each)
+    n_paid = int(log["gesponsert"].sum())
+    assert remark.startswith(f"{n_paid:,} rows are paid slots, by 'gesponsert': left out")
+    assert report.n_rows == len(log) - n_paid
+    assert report.columns.loc["gesponsert", "role"] == "paid slot"
+    # Pages that begin below a slot are not torn.
+    assert not any("gaps" in each for each in report.remarks)
+    code = report.code.replace("EnsembleRanker", "NaiveRanker")
+    code = code.replace("NaiveRanker()", "NaiveRanker(max_epochs=1)")
+    space = {"log": log}
+    exec(code, space)
+    assert len(space["log"]) == report.n_rows
+    assert "gesponsert" not in space["log"].columns
+    assert "gesponsert" not in space["ranker"].feature_names_in_
+
+
+def test_slots_pull_down_the_first_place():
+    """Without them the second place is looked at half as often as the first."""
+    log = _with_slots()
+    hidden = log.rename(columns={"gesponsert": "flag"}).drop(columns="punkte")
+    told, naive = (describe_log(each).examination for each in (log, hidden))
+    assert told.loc[2, "low"] < 0.5 < told.loc[2, "high"]
+    assert naive.loc[2, "low"] > 0.5
+
+
+@pytest.mark.parametrize("name", ["punkte", "col_7"])
+def test_the_score_that_orders_the_pages_is_found_below_the_slots(name):
+    report = describe_log(_with_slots().rename(columns={"punkte": name}))
+    assert report.rename[name] == "production"
+    assert (
+        report.roles.loc[name, "reason"] == "orders the rows of each page; its name says nothing"
+    )
+
+
+def test_a_flag_of_the_query_is_no_bias_factor():
+    """It is constant on pages, and on all pages of a query, too."""
+    log = _pages().assign(of_query=lambda log: log["qid"] % 2, of_page=lambda log: log["user"] % 2)
+    (remark,) = (each for each in describe_log(log).remarks if "may be bias factors" in each)
+    assert "'of_page'" in remark
+    assert "'of_query'" not in remark

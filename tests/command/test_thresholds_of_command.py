@@ -117,6 +117,8 @@ def test_what_does_not_fall_is_no_click(is_flat):
     if is_flat:
         log["c5"] = np.random.default_rng(1).permutation(log["c5"])
     assert ("c5" in describe_log(log).rename) != is_flat
+    # A known name is enough: bots click as often further down.
+    assert describe_log(log.rename(columns={"c5": "Klick"})).rename["Klick"] == "click"
 
 
 @pytest.mark.parametrize("is_shared", [True, False])
@@ -134,3 +136,23 @@ def test_a_category_of_queries_is_no_query(n_queries):
     found = describe_log(log).rename
     assert found["c1"] == "qid"
     assert "c6" not in found
+
+
+@pytest.mark.parametrize(("n_wrong", "is_production"), [(4, True), (5, False)])
+def test_a_score_orders_nearly_all_steps_of_the_pages(n_wrong, is_production):
+    """Of 480 steps, one in a hundred is 4.8."""
+    log = _log_of_five().assign(col_9=lambda log: -log["position"] - log["session"] % 5 / 10.0)
+    pages = np.arange(n_wrong) * 7
+    is_second = log["session"].isin(pages) & (log["position"] == 2)
+    log.loc[is_second, "col_9"] += 1.5
+    assert (describe_log(log).rename.get("col_9") == "production") == is_production
+
+
+def _log_of_five(n_pages=120):
+    """Pages of five documents in an order that varies."""
+    rng = np.random.default_rng(0)
+    log = pd.DataFrame({"qid": 0, "session": np.repeat(np.arange(n_pages), 5)})
+    log["doc"] = np.concatenate([rng.permutation(5) for _ in range(n_pages)])
+    log["position"] = np.tile(np.arange(1, 6), n_pages)
+    log["click"] = (rng.random(len(log)) < 0.8 / log["position"]).astype(int)
+    return log
