@@ -35,7 +35,7 @@ ROWS_OF_FIRST_DRAW = Threshold(
     1_000_000,
     "rows, about, of the queries that are drawn first of a log in an engine",
     "their cells take some hundred MB, and determine ten positions",
-    "studies/engines",
+    "studies/cells",
 )
 MOST_DRAWN = Threshold(
     0.5,
@@ -47,7 +47,7 @@ LARGEST_ERROR = Threshold(
     0.005,
     "standard error of examination from which on more queries are drawn",
     "the ends of 95 % intervals are then .01 away",
-    "studies/engines",
+    "studies/cells",
 )
 LARGEST_RELATIVE_ERROR = Threshold(
     0.1,
