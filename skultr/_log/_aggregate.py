@@ -13,7 +13,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 
 from .._base._typing import AnyFrame, Floats, Frame, Ints
-from ..exceptions import python_value
+from ..exceptions import ClickDataWarning, python_value, warn_user
 from ._click_units import lists_of_counted
 from ._counted import (
     CODES,
@@ -34,6 +34,7 @@ from ._faults import IDS, ONE_ROW_PER_POSITION, ONE_USER_PER_SESSION, PAGES_NOT_
 from ._reader import name_documents
 from ._roles import ROLES, feature_names, is_role, is_row_number, open_frame
 from ._segments import encode, hash_columns, pair_codes
+from ._thresholds import HARDLY_MERGED, LARGE_LOG
 
 #: Replaces a missing position (or bias) in a group key, because some engines drop null keys.
 _MISSING = -(2**31)
@@ -109,6 +110,9 @@ def aggregate_clicks(
     is that of two group-bys and a join, however long a list is. Two different lists of a query
     have the same sums with probability 2^-88; this would raise an error.
 
+    *Logs without equal lists.* Where pages vary from session to session, hardly any lists are
+    equal, and the result has the size of the log, with a warning.
+
     Examples
     --------
     >>> import pandas as pd
@@ -147,17 +151,20 @@ def aggregate_clicks(
             f"impressions has the columns {odd}, whose names are no text; expected text, by which "
             "engines know columns: impressions.columns = impressions.columns.map(str)."
         )
-    return count_lists_of(impressions, click, features, documents)
+    log = EngineLog.of(impressions, click, needs=["qid", "doc", "position"])
+    X, click_rate = _merged(log, features, documents)
+    _warn_unless_merged(log.n_rows, len(click_rate))
+    return X, click_rate
 
 
-def count_lists_of(
-    X: Any,
-    click: str,
-    features: Iterable[str] = (),
-    documents: Frame | None = None,
-) -> tuple[Any, Floats]:
+def count_lists_of(X: Any, click: str, features: Iterable[str] = ()) -> tuple[Any, Floats]:
     """Distinct lists of a log with features and click rates; ``click`` as ``fit`` reads it."""
     log = EngineLog.of(X, click, needs=["qid", "doc", "position"])
+    return _merged(log, features, None)
+
+
+def _merged(log, features, documents):
+    """The lists of a checked log as a frame, and click rates."""
     # 1. The engine counts; 2. codes make lists of the counts; 3. the lists become a frame.
     lists = _Lists(log, list(features))
     row = lists.in_order()
@@ -169,6 +176,19 @@ def count_lists_of(
     rate = np.zeros(len(row))
     np.divide(clicks, weight, out=rate, where=lists.shown[row])
     return table.to_native(), np.minimum(rate, 1.0)  # sums of rates may be rounded up
+
+
+def _warn_unless_merged(n_rows, n_merged):
+    """Warn of a large log that merging made hardly smaller."""
+    if n_rows < LARGE_LOG.value or n_merged < HARDLY_MERGED.value * n_rows:
+        return
+    warn_user(
+        f"aggregate_clicks merged {n_rows:,} rows into {n_merged:,}: nearly all lists of the log "
+        "are distinct, and the result holds them all in memory. To train rankers, make a "
+        "ClickDataset of the log, which they read in batches. Propensities, relevance_labels and "
+        "debiased_table count in the engine of the log, without aggregate_clicks.",
+        ClickDataWarning,
+    )
 
 
 def _rows_of(log, features):

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from hashlib import md5
 from typing import Any
 
 import narwhals.stable.v2 as nw
@@ -51,6 +52,8 @@ CHECKED = ("qid", "session", "doc", "user", "position", "bias", "impressions")
 CODES = ("position", "bias")
 #: Roles that must hold numbers.
 _NUMERIC = (*CODES, "impressions", "propensity", "production")
+#: Digits of the hash of an id that decide whether it is drawn.
+_HEX_DIGITS = 8
 #: Bits of the hash of a row: sums over half a million rows fit into 64 bits in every engine.
 _HASH_BITS = 44
 
@@ -103,6 +106,7 @@ class EngineLog:
     """A log without faults: its columns, clicks and weight (None: 1) by row, as expressions."""
 
     frame: Any
+    n_rows: int
     schema: nw.Schema
     columns: dict[str, nw.Expr]
     clicks: nw.Expr | None
@@ -138,12 +142,13 @@ class EngineLog:
             rates = _tell_clicks_apart(frame, columns, schema, rates, called)
         # Of columns without a role, such as bias factors, no value may be missing.
         own = [name for name in reads if name not in ROLES and name not in optional]
-        scale = _check_rows(frame, columns, schema, called, map(missing_value, own))
+        more = map(missing_value, own)
+        n_rows, scale = _check_rows(frame, columns, schema, called, more)
         # Rates become clicks by all that a row stands for; numbers of clicks have counted its
         # impressions already.
         weight = _weight_of(frame, columns, schema)
         clicks = _clicks_of(columns, scale, weight if rates else columns.get("sample_weight"))
-        return cls(frame, schema, columns, clicks, weight)
+        return cls(frame, n_rows, schema, columns, clicks, weight)
 
     @cached_property
     def scope(self) -> str | None:
@@ -391,7 +396,8 @@ def _asks_pages(frame, columns, schema):
 
 
 def _check_rows(frame, columns, schema, called, more):
-    """Scale of click rates (1 but for grades); faults of the log, and ``more``, are reported."""
+    """Number of rows, and scale of click rates (1 but for grades); faults of the log, and
+    ``more``, are reported."""
     # Which ids may have lost digits depends on the type of their column.
     kinds = {name: _kind(schema[name]) if name in IDS else "" for name in columns}
     faults = [*find_faults(kinds, known={"impressions"} - set(schema)), *more]
@@ -409,9 +415,9 @@ def _check_rows(frame, columns, schema, called, more):
         tell(fault.severity, message)
     # Clicks above 1 that are no numbers of clicks are grades, which are scaled to [0, 1].
     if largest is None or largest <= 1:
-        return 1.0
+        return n_rows, 1.0
     GRADES.report(0, float(largest), None, called)
-    return float(largest)
+    return n_rows, float(largest)
 
 
 def _count_faults(frame, columns, faults):
@@ -424,6 +430,7 @@ def _count_faults(frame, columns, faults):
     largest = columns["click"].max() if is_rate else nw.len()
     counts = frame.select(nw.len().alias("n"), largest.alias("largest"), *counts)
     n_rows, largest, *counts = collect(counts).row(0)
+    n_rows = int(n_rows)  # pandas has one type for all columns of a row
     triples = zip(faults, counts, wrong, strict=True)
     found = [(fault, int(count), rows) for fault, count, rows in triples if count]
     return n_rows, largest if is_rate else None, found
@@ -550,6 +557,8 @@ class CellCount:
     features: list[str]
     mean: list[str]
     scope: str | None
+    #: Rows of the log (about, of drawn queries): an upper limit of the number of cells.
+    n_rows: int
 
     @classmethod
     def of(
@@ -584,23 +593,57 @@ class CellCount:
         rows = _rows_of_cells(log, keys, mean, features)
         for name in optional:  # a cell without this key is none
             rows = rows.filter(~nw.col(name).is_null())
-        return cls(rows, keys, features, mean, log.scope)
+        return cls(rows, keys, features, mean, log.scope, log.n_rows)
 
-    @cached_property
-    def n_rows(self) -> int:
-        """Number of shown rows, an upper limit of the number of cells."""
-        return int(collect(self.rows.select(nw.len())).item())
+    @property
+    def whole(self) -> str:
+        """The column of what is never divided: queries, or documents where ids are global."""
+        return "qid" if self.scope != "global" and "qid" in self.keys else "doc"
+
+    def drawn(self, share: float, seed: int, more: Collection[Any] = ()) -> CellCount:
+        """The count of a share of the queries (of the documents, where their ids are global), and
+        of those with the ids ``more``."""
+        rows = with_draw(self.rows, self.whole, share, seed)
+        is_drawn = nw.col("_is_drawn")
+        if more:
+            is_drawn = is_drawn | nw.col(self.whole).is_in(more)
+        rows = rows.filter(is_drawn).drop("_is_drawn")
+        return replace(self, rows=rows, n_rows=round(share * self.n_rows))
+
+    def ids_with_other_factors(self, known: Iterable[int]) -> list[Any]:
+        """Ids of the queries (or documents) with rows under bias factors that are not known."""
+        factor = next((name for name in CODES if name in self.keys), None)
+        if factor is None:
+            return []
+        found = collect(self.rows.select(factor).unique())[factor].to_list()
+        others = sorted({*found} - {*known})
+        if not others:
+            return []
+        rows = self.rows.filter(nw.col(factor).is_in(others))
+        return collect(rows.select(self.whole).unique())[self.whole].to_list()
 
     def cells(self, shard: tuple[int, int] | None = None, *, in_order: bool = False) -> Any:
         """A log of one row per cell (of one shard of several), and click rates."""
         table = self._table(shard)
         if in_order:
             table = table.sort(*self.keys)
+        n_cells = len(table)
+        if shard is None and not n_cells:
+            NO_ROW_SHOWN.report()
+        return self._log_of(table)
+
+    def coded_cells(self) -> tuple[Any, Floats, dict[str, Any]]:
+        """As :meth:`cells`, with codes in place of texts of queries and documents, and these."""
+        table, ids = code_ids(self._table(None), ("qid", "doc"))
+        if not len(table):
+            NO_ROW_SHOWN.report()
+        return *self._log_of(table), ids
+
+    def _log_of(self, table):
+        """The log of a table of counts, and click rates."""
         count = Count(table, {})
         weight = count.weight
         n_cells = len(weight)
-        if shard is None and not n_cells:
-            NO_ROW_SHOWN.report()
         columns = {name: table[name] for name in [*self.keys, *self.features]}
         columns["impressions"] = weight
         # Each cell is a list of its own: which of them shared a page is not known.
@@ -624,9 +667,8 @@ class CellCount:
             keys.append("_version")
         if shard is not None:
             number, n_shards = shard
-            # By query, or by id where ids are global: a document must not be in two shards.
-            by_query = self.scope != "global" and "qid" in keys
-            rows = with_hashes(rows, ["qid" if by_query else "doc"])
+            # A document must not be in two shards.
+            rows = with_hashes(rows, [self.whole])
             rows = rows.filter(nw.col("_hash0") % n_shards == number)
         sums = [nw.col(f"_{name}").sum() for name in self.mean]
         values = [one_value(rows, name) for name in self.features]
@@ -760,6 +802,62 @@ def with_hashes(frame: Any, names: list[str]) -> Any:
     hashes = _shifted([value_bits(frame[name]) for name in names])
     new = [nw.new_series(name, values, backend=kind) for name, values in hashes.items()]
     return nw.maybe_reset_index(frame).with_columns(*new)
+
+
+# Draws of ids ---------------------------------------------------------------------------
+def with_draw(rows: Any, name: str, share: float, seed: int) -> Any:
+    """Rows of an engine with ``_is_drawn``: whether the id in a column is in a share of all ids.
+
+    The MD5 hash of the seed and the id as text decides, so that engines draw the same ids, and
+    a larger share contains a smaller one.
+    """
+    kind = rows.implementation
+    native = rows.to_native()
+    # Hashes as hexadecimal digits: those below a limit are the share.
+    limit = f"{round(share * 16**_HEX_DIGITS):0{_HEX_DIGITS}x}"
+    if kind.is_polars():
+        return nw.from_native(native.with_columns(_draw_polars(name, limit, seed)))
+    if kind.is_duckdb():
+        column = '"' + name.replace('"', '""') + '"'
+        drawn = f"md5(concat('{seed}:', CAST({column} AS VARCHAR))) < '{limit}' AS _is_drawn"
+        return nw.from_native(native.project(f"*, {drawn}"))
+    if kind.is_spark_like():
+        column = f"`{name.replace('`', '``')}`"
+        drawn = f"md5(concat('{seed}:', cast({column} AS string))) < '{limit}' AS _is_drawn"
+        return nw.from_native(native.selectExpr("*", drawn))
+    meta = native._meta.assign(_is_drawn=True)
+    return nw.from_native(native.map_partitions(_draw_pandas, name, limit, seed, meta=meta))
+
+
+def can_draw(rows: Any) -> bool:
+    """Whether :func:`with_draw` knows the engine of a frame."""
+    kind = rows.implementation
+    is_known = kind.is_polars() or kind.is_duckdb() or kind.is_spark_like() or kind.is_dask()
+    return is_known and isinstance(rows, nw.LazyFrame)
+
+
+def _draw_polars(name, limit, seed):
+    import polars as pl
+
+    def are_drawn(ids):
+        return ids.is_in(_drawn_among(ids.unique(), limit, seed))
+
+    # Batch by batch, as the streaming engine reads them.
+    text = pl.col(name).cast(pl.String)
+    drawn = text.map_batches(are_drawn, return_dtype=pl.Boolean, is_elementwise=True)
+    return drawn.alias("_is_drawn")
+
+
+def _draw_pandas(frame, name, limit, seed):
+    ids = frame[name]
+    return frame.assign(_is_drawn=ids.isin(_drawn_among(ids.unique(), limit, seed)))
+
+
+def _drawn_among(ids, limit, seed):
+    """Those of some distinct ids that are drawn, a list."""
+    # MD5 mixes the digits, and is no secret here.
+    hashes = (md5(f"{seed}:{each}".encode(), usedforsecurity=False).hexdigest() for each in ids)
+    return [each for each, hashed in zip(ids, hashes, strict=True) if hashed < limit]
 
 
 def value_bits(series: nw.Series[Any]) -> Ints:

@@ -7,7 +7,7 @@ day what it would from both.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -190,11 +190,11 @@ def log_of_count(
     return log, X, rate
 
 
-def cells_of_count(X: Any, click: str, by: list[str]) -> tuple[Cells | Any, Floats | None]:
-    """A frame of cells and click rates; cells and None where the frame would be too large."""
-    count = CellCount.of(X, click, by)
+def cells_of_count(count: CellCount) -> tuple[Cells | Any, Floats | None, dict[str, Any]]:
+    """A frame of cells, click rates, and the texts that ids in the frame are codes of; cells and
+    None where the frame would be too large."""
     if number_of_shards(count) == 1:
-        return count.cells()
+        return count.coded_cells()
 
     def read(X, rate):
         no_features = np.empty((len(rate), 0), dtype=np.float32)
@@ -204,7 +204,7 @@ def cells_of_count(X: Any, click: str, by: list[str]) -> tuple[Cells | Any, Floa
     log, _, _ = log_of_count(count, read)
     factors = Factors(log.bias_values, None)
     cells = replace(log.cells, factors=factors, doc_query=log.query_of_doc, doc_ids=log.doc_ids)
-    return cells, None
+    return cells, None, {}
 
 
 # Logs of several days -----------------------------------------------------------------
@@ -225,9 +225,10 @@ class AddsLogs(SlimPickles):
         if "_kept" not in vars(self):
             raise ValueError(
                 f"This {type(self).__name__} holds no counts that a log could be added to: "
-                "pickles leave out those of fit, and a log whose cells do not fit into memory has "
-                "none. Start with partial_fit, which keeps them in pickles, or fit to the logs of "
-                "all days together, such as a ClickDataset."
+                "pickles leave out those of fit, and fit keeps none of a log in an engine of "
+                "which it drew some queries, or whose cells do not fit into memory. Start with "
+                "partial_fit, which keeps them in pickles, or fit to the logs of all days "
+                "together, such as a ClickDataset."
             )
         kept = self._kept.counts
         # Days with other ids would not meet in one document.
@@ -282,6 +283,16 @@ class CellCounts:
         features = None if has_ids else features_of(safe_indexing(X, cells.doc_row))
         return cls(cells, rows.query_ids, name, features), row_factor
 
+    def named(self, ids: Mapping[str, pd.Index]) -> CellCounts:
+        """The counts with ids in place of their codes, by name."""
+        if not ids:  # they have the ids of the log, or none at all
+            return self
+        query_ids = self.query_ids
+        if "qid" in ids:
+            query_ids = np.asarray(ids["qid"].take(query_ids))
+        named = _named(self.cells.doc_ids, ids)
+        return replace(self, query_ids=query_ids, cells=replace(self.cells, doc_ids=named))
+
     @property
     def doc_ids(self) -> pd.Index | None:
         """Ids of the documents."""
@@ -303,6 +314,17 @@ class CellCounts:
             features = pd.DataFrame(self.features[cells.doc]).add_prefix("feature ")
             X = pd.concat([X, features], axis=1)
         return X, np.minimum(cells.clicks / cells.weight, 1.0)
+
+
+def _named(codes, ids):
+    """An index of documents with ids in place of codes."""
+    named = [
+        pd.Index(ids[name].take(level) if name in ids else level, name=name, tupleize_cols=False)
+        for name, level in zip(codes.names, getattr(codes, "levels", [codes]), strict=True)
+    ]
+    if not isinstance(codes, pd.MultiIndex):
+        return named[0]
+    return pd.MultiIndex(named, codes.codes, names=codes.names, verify_integrity=False)
 
 
 def _identity(ids):

@@ -36,6 +36,20 @@ LISTS_IN_ERROR = Threshold(
     "choice",
 )
 
+# Lists that are merged ----------------------------------------------------------------------
+LARGE_LOG = Threshold(
+    100_000,
+    "rows of a log from which on a warning says that hardly any lists were merged",
+    "a smaller log fits into memory, merged or not",
+    "choice",
+)
+HARDLY_MERGED = Threshold(
+    0.9,
+    "share of the rows left by merging from which on the warning is due",
+    "a tenth is hardly a gain of memory",
+    "choice",
+)
+
 # Pages ----------------------------------------------------------------------------------------
 ROWS_OF_A_PAGE = Threshold(
     2_000,

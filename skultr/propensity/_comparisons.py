@@ -12,12 +12,14 @@ users are solved as one batch of small problems."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 
 import numpy as np
 import pandas as pd
-from scipy.sparse import coo_array
+from scipy.sparse import coo_array, csr_array
 from scipy.sparse.csgraph import connected_components
 from scipy.special import expit, gammaln, polygamma, xlogy
 
@@ -27,11 +29,26 @@ from ._thresholds import LEAST_CLUSTERS
 
 #: Numbers in a batch of problems; limits memory to some tens of MB.
 _BATCH = 4_000_000
+#: Entries of the documents that are compared at once; some hundred bytes each.
+_ENTRIES = 500_000
+
+
+@dataclass(frozen=True, eq=False)
+class Entries:
+    """One entry per (document, bias factor, other bias factor) of some documents, if shown under
+    both factors."""
+
+    key: np.ndarray  # (n_entries,), (group, factor, other) flat
+    cell: np.ndarray  # (n_entries,)
+    weight: np.ndarray  # (n_entries,), of one click of the cell: w_dkl / n_dk
+    clicks: np.ndarray  # (n_entries,)
+    impressions: np.ndarray  # (n_entries,)
+    doc: np.ndarray  # (n_entries,)
 
 
 @dataclass(frozen=True, eq=False)
 class Comparisons:
-    """One entry per (document, bias factor, other bias factor), if shown under both factors.
+    """Sums over the entries of all documents.
 
     Only factors of the same group (user) are compared. Documents may be arms of an experiment.
     With one group, bias factors that nothing compares have no place here: one long list can add
@@ -41,23 +58,17 @@ class Comparisons:
     n_groups: int
     n_bias: int
     place_of_factor: np.ndarray  # (n_factors,), into (n_groups, n_bias) flat; -1: no place
-    key: np.ndarray  # (n_entries,), (group, factor, other) flat
-    cell: np.ndarray  # (n_entries,)
-    weight: np.ndarray  # (n_entries,), of one click of the cell: w_dkl / n_dk
-    clicks: np.ndarray  # (n_entries,)
-    impressions: np.ndarray  # (n_entries,)
-    doc: np.ndarray  # (n_entries,)
+    #: The entries, some documents at a time: those of all documents need far more memory than the
+    #: cells, and are made anew for each sum.
+    entries: Callable[[], Iterable[Entries]]
 
     @classmethod
     def of(cls, cells, variant):
         """All comparisons in a log."""
         bias, group, n_groups = _codes(cells.factors)
-        first, second = _cells_together(cells.doc, group[cells.factor])
-        # Each pair counts in both directions.
-        own, other = np.concatenate([[first, second], [second, first]], axis=1)
         if cells.factors.user is None:
             # If nothing is compared, the first one stands for itself.
-            compared = np.unique(bias[cells.factor[own]])
+            compared = np.unique(bias[_compared_factors(cells, group)])
             if not len(compared):
                 compared = np.zeros(1, np.intp)
             n_bias = len(compared)
@@ -66,25 +77,17 @@ class Comparisons:
             n_bias = int(bias.max(initial=-1)) + 1
         # -1: nothing compares the factor, which has no place among the curves.
         place = np.where(bias >= 0, group * n_bias + bias, -1)
-        bias = bias[cells.factor]
-        group = group[cells.factor]
-        shown = cells.weight
-        # w_dkl / n_dk, with w = 1 as published, else w = n m / (n + m).
-        if variant == "published":
-            weight = 1 / shown[own]
-        else:
-            weight = shown[other] / (shown[own] + shown[other])
-        return cls(
-            n_groups=n_groups,
-            n_bias=n_bias,
-            place_of_factor=place,
-            key=(group[own] * n_bias + bias[own]) * n_bias + bias[other],
-            cell=own,
-            weight=weight,
-            clicks=cells.clicks[own],
-            impressions=shown[own],
-            doc=cells.doc[own],
-        )
+
+        def entries():
+            for docs, part in cells.parts():
+                first_doc = docs.start or 0
+                for rows in _documents_together(part.doc):
+                    some = part.take(rows)
+                    found = _entries_of(some, first_doc, bias, group, n_bias, variant)
+                    if len(found.key):
+                        yield found
+
+        return cls(n_groups, n_bias, place, entries)
 
     def of_factors(self, values):
         """Values by group and bias factor as values of each factor; NaN where not compared."""
@@ -95,42 +98,54 @@ class Comparisons:
 
     def totals(self):
         """Weighted clicks C_kl under factor k against factor l, summed over documents."""
-        return self._sums(self.weight * self.clicks)
+        return self._sums[0]
 
     def exposure(self):
         """Impressions under factor k of documents that l shares, and those times the weight of a
         click, shape (n_groups, 2, n_bias, n_bias)."""
-        shown = self._sums(self.impressions)
-        weighted = self._sums(self.weight * self.impressions)
-        return np.stack([shown, weighted], axis=1)
+        return np.stack(self._sums[1:], axis=1)
+
+    @cached_property
+    def _sums(self):
+        """Weighted clicks, impressions and weighted impressions by (group, factor, other)."""
+        shape = self.n_groups, self.n_bias, self.n_bias
+        sums = np.zeros((3, np.prod(shape)))
+        for each in self.entries():
+            columns = (each.weight * each.clicks, each.impressions, each.weight * each.impressions)
+            for total, values in zip(sums, columns, strict=True):
+                total += np.bincount(each.key, values, len(total))
+        return sums.reshape(3, *shape)
 
     def effective_docs(self):
         """Effective number of documents per factor, (Σ c)² / Σ c² over their clicks c."""
         n_factors = self.n_groups * self.n_bias
-        # A cell has an entry for each other factor; its clicks count once.
-        _, first = np.unique(self.cell, return_index=True)
-        factor = self.key[first] // self.n_bias
-        clicks = self.clicks[first]
-        total = np.bincount(factor, clicks, minlength=n_factors).astype(float)
-        squares = np.bincount(factor, clicks**2, minlength=n_factors).astype(float)
+        total = np.zeros(n_factors)
+        squares = np.zeros(n_factors)
+        for each in self.entries():
+            # A cell has an entry for each other factor; its clicks count once.
+            _, first = np.unique(each.cell, return_index=True)
+            factor = each.key[first] // self.n_bias
+            clicks = each.clicks[first]
+            total += np.bincount(factor, clicks, minlength=n_factors)
+            squares += np.bincount(factor, clicks**2, minlength=n_factors)
         n_docs = np.divide(total**2, squares, out=np.zeros(n_factors), where=squares > 0)
         return n_docs.reshape(self.n_groups, self.n_bias)
 
     def gradient_noise(self, lost):
         """Covariance of the gradient of each group by single clicks, as if these were independent,
         and by documents, given P(lost) of each comparison; shapes (n_groups, n_bias, n_bias)."""
-        pull = self.weight * lost[self.key]
         shape = (self.n_groups, self.n_bias)
-        by_clicks = gradient_noise(self.cell, self.key, pull * self.clicks**0.5, shape)
-        by_docs = gradient_noise(self.doc, self.key, pull * self.clicks, shape)
+        by_clicks, by_docs = np.zeros((2, *shape, self.n_bias))
+        for each in self.entries():
+            pull = each.weight * lost[each.key]
+            by_clicks += gradient_noise(each.cell, each.key, pull * each.clicks**0.5, shape)
+            by_docs += gradient_noise(each.doc, each.key, pull * each.clicks, shape)
         return by_clicks, by_docs
 
     def resampled(self, cluster, draws):
         """The totals of resamples, batch by batch."""
         shape = (self.n_groups * self.n_bias**2, int(cluster.max()) + 1)
-        clicks = self.weight * self.clicks
-        # What one draw of a cluster adds to each total.
-        by_cluster = coo_array((clicks, (self.key, cluster[self.doc])), shape).tocsr()
+        by_cluster = self._by_cluster(cluster, shape)
         draws = iter(draws)
         # As many resamples together as memory allows.
         n_at_once = max(1, _BATCH // max(shape))
@@ -138,9 +153,19 @@ class Comparisons:
             totals = by_cluster @ np.column_stack(batch)
             yield totals.T.reshape(-1, self.n_bias, self.n_bias)
 
-    def _sums(self, values):
-        shape = self.n_groups, self.n_bias, self.n_bias
-        return np.bincount(self.key, values, np.prod(shape)).astype(float).reshape(shape)
+    def _by_cluster(self, cluster, shape):
+        """What one draw of a cluster adds to each total, a sparse matrix."""
+        parts = []
+        for each in self.entries():
+            clicks = each.weight * each.clicks
+            places = (each.key, cluster[each.doc])
+            # Sums of the part: far fewer than its entries.
+            parts.append(coo_array((clicks, places), shape).tocsr().tocoo())
+        if not parts:
+            return csr_array(shape)
+        data = np.concatenate([part.data for part in parts])
+        row, column = np.concatenate([part.coords for part in parts], axis=1)
+        return coo_array((data, (row, column)), shape).tocsr()
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,6 +245,56 @@ def _codes(factors):
         return bias, np.zeros(len(bias), dtype=np.intp), 1
     group, users = encode(factors.user)
     return bias, group, len(users)
+
+
+def _compared_factors(cells, group):
+    """True for each factor under which a document was shown that another of its group shares."""
+    is_compared = np.zeros(cells.n_factors, dtype=bool)
+    for _, part in cells.parts():
+        own = group[part.factor]
+        # Cells of a document are neighbours.
+        is_next = (part.doc[1:] == part.doc[:-1]) & (own[1:] == own[:-1])
+        is_compared[part.factor[1:][is_next]] = True
+        is_compared[part.factor[:-1][is_next]] = True
+    return is_compared
+
+
+def _documents_together(doc):
+    """Cells of documents that have about so many entries together, as slices."""
+    n_cells = np.bincount(doc)
+    ends = np.cumsum(n_cells)
+    # Each cell of a document is compared with all others, at most.
+    n_entries = np.cumsum(n_cells**2)
+    first = 0
+    while first < len(n_cells):
+        before = n_entries[first - 1] if first else 0
+        # As many documents as fit, but one at least.
+        last = max(int(np.searchsorted(n_entries, before + _ENTRIES, side="right")), first + 1)
+        yield slice(ends[first - 1] if first else 0, ends[last - 1])
+        first = last
+
+
+def _entries_of(cells, first_doc, bias, group, n_bias, variant):
+    """The entries of cells of some documents, which count from ``first_doc``."""
+    group = group[cells.factor]
+    first, second = _cells_together(cells.doc, group)
+    # Each pair counts in both directions.
+    own, other = np.concatenate([[first, second], [second, first]], axis=1)
+    bias = bias[cells.factor]
+    shown = cells.weight
+    # w_dkl / n_dk, with w = 1 as published, else w = n m / (n + m).
+    if variant == "published":
+        weight = 1 / shown[own]
+    else:
+        weight = shown[other] / (shown[own] + shown[other])
+    return Entries(
+        key=(group[own] * n_bias + bias[own]) * n_bias + bias[other],
+        cell=own,
+        weight=weight,
+        clicks=cells.clicks[own],
+        impressions=shown[own],
+        doc=cells.doc[own] + first_doc,
+    )
 
 
 def _cells_together(doc, group):

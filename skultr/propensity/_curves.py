@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Integral, Real
@@ -20,12 +21,13 @@ from .._log._counted import CellCount
 from .._log._dataset import ClickDataset
 from .._log._estimator import forget, unless_it_fails
 from .._log._faults import check, count_of
-from .._log._joined_logs import AddsLogs, CellCounts, Kept
+from .._log._joined_logs import AddsLogs, CellCounts, Kept, cells_of_count
 from .._log._roles import FIT_ROLES, read_column, read_role
 from .._log._segments import encode, pair_codes
 from .._models._browsing import power_law_at
 from ..exceptions import ClickDataWarning, NotIdentifiableWarning, python_value, warn_user
 from ._comparisons import shrink
+from ._draws import excess_of_error, first_share, next_share, tell_draw
 from ._propensity import LEAST, QUANTILE, BasePropensity
 from ._thresholds import FEW_CLICKS_OF_A_FACTOR, FEW_DOCUMENTS, LEAST_CLUSTERS
 
@@ -129,6 +131,10 @@ class CurvePropensity(AddsLogs, BasePropensity):
         }
         is_first = "n_features_in_" not in vars(self)
         X, y = self._read(X, y, sample_weight, roles, reset=is_first)
+        ids = {}
+        if y is None:
+            # All cells, in memory, because others are added to them.
+            X, y, ids = cells_of_count(X)
         if y is None:
             raise ValueError(
                 f"{type(self).__name__}.partial_fit keeps the clicks and impressions of documents "
@@ -144,14 +150,15 @@ class CurvePropensity(AddsLogs, BasePropensity):
                     "every log, or with none."
                 )
             counts, _ = self._read_counts(X, y, sample_weight, roles)
-            X, y = self._joined(counts)
+            X, y = self._joined(counts.named(ids))
+            ids = {}
             forget(self, keep=_OF_READING)
             # Joined counts have their weights and roles in them.
             sample_weight = None
             roles = dict.fromkeys(roles)
         self._has_bias = has_bias
         self._fit(X, y, sample_weight, roles)
-        self._kept = self._kept._replace(is_pickled=True)
+        self._keep_counts(ids, is_pickled=True)
         return self
 
     @property
@@ -175,7 +182,77 @@ class CurvePropensity(AddsLogs, BasePropensity):
         check({"user": users}, called={"user": self.user})
         return users
 
+    def _count(self, X, click, names):
+        count = CellCount.of(X, click, self._factor_columns(names))
+        # Of each user there are few queries, and all are read.
+        return (count, None) if self.user is None else count.cells()
+
     # Fitting ------------------------------------------------------------------------------
+    def _fit_count(self, count, roles):
+        """Fit to the cells of as many queries as the errors of the curve ask for."""
+        # A legacy random state would draw other queries each time.
+        seed = self.random_state if isinstance(self.random_state, Integral) else 0
+        share = first_share(count)
+        while share < 1:
+            # What is said of a draw holds only if no other follows.
+            with warnings.catch_warnings(record=True) as told:
+                warnings.simplefilter("always")
+                excess = self._excess_of_error(count.drawn(share, seed), roles)
+                if excess <= 1:
+                    self._add_rare_factors(count, share, seed, roles, told)
+            if excess <= 1:
+                for each in told:
+                    warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
+                self._tell_draw(share, count)
+                return
+            share = next_share(share, excess)
+        self._fit_all(count, roles)
+
+    def _add_rare_factors(self, count, share, seed, roles, told):
+        """Fit again, with all queries of factors that no drawn query has, if there are any."""
+        # They are chosen by what was shown, and not by clicks, which biases no comparison.
+        more = count.ids_with_other_factors(self._bias_values)
+        if more:
+            told.clear()
+            self._fit_all(count.drawn(share, seed, more), roles)
+
+    def _excess_of_error(self, count, roles):
+        """Fit to some queries: how many times too large errors are, infinite without a curve."""
+        try:
+            self._fit_all(count, roles)
+        except ValueError:  # more queries may compare what these do not
+            return np.inf
+        return excess_of_error(self.examination_)
+
+    def _tell_draw(self, share, count):
+        """Say which share of the queries was read."""
+        self.share_of_queries_ = share
+        self._drawn_role = count.whole
+        # A later log would be added to a part of this one.
+        vars(self).pop("_kept", None)
+        tell_draw(self, share, "queries" if count.whole == "qid" else "documents")
+
+    def _tell_roles(self, X, y=None, **given):
+        super()._tell_roles(X, y, **given)
+        if "share_of_queries_" in vars(self):
+            self.roles_[self._drawn_role] += f" ({self.share_of_queries_:.2%} of them were read)"
+
+    def _fit_all(self, count, roles):
+        """Fit to all cells of a count."""
+        X, y, ids = cells_of_count(count)
+        if y is None:  # not all of them are in memory
+            self._has_bias = True
+            self._fit_cells(X)
+            return
+        self._has_bias = self._read_bias(X, roles) is not None
+        self._fit(X, y, None, roles)
+        self._keep_counts(ids)
+
+    def _keep_counts(self, ids, is_pickled=False):
+        """Keep the counts of this fit, with ids in place of codes, for ``partial_fit``."""
+        if "_kept" in vars(self):
+            self._kept = Kept(self._kept.counts.named(ids), is_pickled)
+
     def _fit(self, X, y, sample_weight, roles):
         cells, _ = self._read_cells(X, y, sample_weight, roles)
         self._fit_cells(cells)
@@ -388,15 +465,19 @@ def _spread(drawn):
 def _where_resamples_suffice(drawn, analytic, cells):
     """Errors by resampling, or by formula for factors of too few queries (or documents)."""
     if cells.factors.user is None:
-        few_docs = cells.n_docs < FEW_DOCUMENTS.value
-        few = few_docs | (cells.clicks_of_factors < FEW_CLICKS_OF_A_FACTOR.value)
-        return np.where(few, np.fmax(drawn, analytic), drawn)
+        return np.where(are_few_to_resample(cells), np.fmax(drawn, analytic), drawn)
     n_queries = int(cells.doc_query.max()) + 1
     # Pairs of factor and query, each once, counted by factor.
     pairs = np.unique(pair_codes(cells.factor, cells.doc_query[cells.doc], n_queries))
     n_queries_of_factor = np.bincount(pairs // n_queries, minlength=len(cells.factors))
     few = n_queries_of_factor < LEAST_CLUSTERS.value
     return np.where(few & np.isfinite(analytic), analytic, drawn)
+
+
+def are_few_to_resample(cells):
+    """True for factors whose error is the larger one, of resamples and of the formula."""
+    few_docs = cells.n_docs < FEW_DOCUMENTS.value
+    return few_docs | (cells.clicks_of_factors < FEW_CLICKS_OF_A_FACTOR.value)
 
 
 def curve_table(cells, estimate):

@@ -27,7 +27,7 @@ from .._models._table_curve import table_of_cells
 from ..exceptions import AssumptionWarning, NotIdentifiableError, warn_user
 from ..simulation._policies import SHUFFLE, Layout
 from ._comparisons import Comparisons, pooled_curves, solve
-from ._curves import CurvePropensity, Estimate, resamples
+from ._curves import CurvePropensity, Estimate, are_few_to_resample, resamples
 from ._thresholds import LEAST_CLUSTERS, MOST_ERRORS, MOST_IN_PLACE, MOST_PAIRED, MOST_RESAMPLED
 
 #: Resamples of ``n_bootstrap="auto"``.
@@ -49,7 +49,9 @@ class _PairwisePropensity(CurvePropensity):
         if self._compares_pairs(cells):
             comparisons = Comparisons.of(cells, self.variant)
             curves = solve(comparisons.totals(), self.method, comparisons.exposure())
-            error = curves.standard_error(comparisons)
+            error = np.full_like(curves.log_examination, np.nan)
+            if self._needs_formula(cells):
+                error = curves.standard_error(comparisons)
             estimate = _of_factors(comparisons, curves.log_examination, error)
         else:
             estimate = _compared_at_once(cells)
@@ -67,12 +69,22 @@ class _PairwisePropensity(CurvePropensity):
         # What was asked for by name is done, however long it takes.
         return (self.method, self.variant) != ("all-pairs", "default")
 
+    def _needs_formula(self, cells):
+        """Whether any standard error is that of the formula, which takes longer than the curve."""
+        if cells.factors.user is not None or not self._n_resamples(cells):
+            return True
+        return bool(are_few_to_resample(cells).any())
+
+    def _n_resamples(self, cells):
+        """Number of resamples; 0 where the formula alone gives the errors."""
+        if self.n_bootstrap != "auto":
+            return self.n_bootstrap
+        return 0 if len(cells.factors) > MOST_RESAMPLED.value else _N_RESAMPLES
+
     def _drawn(self, cells, estimate):
-        n_resamples = self.n_bootstrap
-        if n_resamples == "auto":
-            if len(cells.factors) > MOST_RESAMPLED.value:
-                return None
-            n_resamples = _N_RESAMPLES
+        n_resamples = self._n_resamples(cells)
+        if not n_resamples:
+            return None
         # Estimate anew in each resample.
         if not self._compares_pairs(cells):
             return super()._drawn(cells, estimate)
@@ -332,7 +344,8 @@ class InterventionHarvesting(_PairwisePropensity):
         factors, and the formula above, because the time of a resample grows with the cube of their
         number. For curves of users the formula is always used, because each has few queries.
     random_state : int, RandomState instance or None, default=None
-        Seed of the resamples.
+        Seed of the resamples. An int is also that of the queries that are drawn of a large log in
+        an engine; otherwise, this seed is 0.
 
     Attributes
     ----------
@@ -344,6 +357,9 @@ class InterventionHarvesting(_PairwisePropensity):
         with a warning.
     average_examination_ : DataFrame
         The same for all users together; only with ``user``.
+    share_of_queries_ : float
+        Share of the queries that were read; only if X was a frame of an engine of which some
+        queries were drawn. ``impressions`` and ``clicks`` are those of these queries.
     n_features_in_ : int
 
     Raises
@@ -402,10 +418,14 @@ class InterventionHarvesting(_PairwisePropensity):
     ``RegressionEMPropensity(relevance="embedding")``, which compares users by the documents that
     several of them saw.
 
-    *Memory* grows with the square of the number of positions of a document: about 0.1 kB per
-    ordered pair of positions. A hundred thousand documents at 10 positions each take 0.9 GB, at
-    50 positions about 25 GB; with so many, map deep positions to one bias factor. *Time* grows
-    with the cube of the number of bias factors that are compared.
+    *Memory* grows with the number of cells (distinct documents and positions). *Time* grows with
+    the square of the number of positions of a document, and with the cube of the number of bias
+    factors that are compared.
+
+    *A log in an engine* of more than two million rows is not read whole: queries are drawn until
+    each standard error of examination is at most .005, and that of its logarithm at most 0.1.
+    Factors with less than a thousandth of the clicks ask for no further queries. Engines draw
+    the same queries.
 
     *Above 200 bias factors* pairs are therefore not compared one by one (with the default method
     and variant, without users). The estimate then maximises the likelihood of where the clicks of

@@ -15,7 +15,6 @@ from .._log._aggregate import count_lists_of
 from .._log._clicklog import make_click_log
 from .._log._counted import CellCount
 from .._log._faults import count_of
-from .._log._joined_logs import cells_of_count
 from .._log._offsets import find_offsets, take_off
 from .._log._roles import feature_names, is_frame, read_values, without_columns
 from .._log._segments import TINY, encode, rank_in_segment
@@ -51,6 +50,9 @@ examination_ : DataFrame
     ``impressions``, ``clicks`` and ``component``, equal where documents connect factors.
 average_examination_ : DataFrame
     The same for all users together, which unknown users get; only with ``user``.
+share_of_queries_ : float
+    Share of the queries that were read; only if X was a frame of an engine of which some queries
+    were drawn. ``impressions`` and ``clicks`` are those of these queries.
 n_features_in_ : int""",
 }
 
@@ -70,7 +72,7 @@ class _LearnedPropensity(LearnsRelevance, NeuralEstimator, CurvePropensity):
 
     def _count(self, X, click, names):
         if self.relevance == "embedding" and self.user is None:
-            return cells_of_count(X, click, self._factor_columns(names))
+            return super()._count(X, click, names)
         features = self._features_among(names)
         return CellCount.of(X, click, self._factor_columns(names), features=features).cells()
 

@@ -71,7 +71,9 @@ class BasePropensity(LearnsFromClicks, BaseEstimator):
 
             If X is a frame of an engine (lazy Polars, DuckDB, Dask, PySpark), pass the name of the
             column of clicks as ``y``. The engine adds up clicks and impressions of documents and
-            bias factors, and only these sums leave it.
+            bias factors, and only these sums leave it. Of a log of more than two million rows,
+            estimators of one curve with standard errors read whole queries, drawn by a hash of
+            their ids, until these errors are small; a warning says which share of them.
 
             A :class:`~skultr.ClickDataset` holds clicks and roles, and needs no other argument.
             Estimators that compare clicks and impressions of documents count them on disk; others
@@ -115,9 +117,8 @@ class BasePropensity(LearnsFromClicks, BaseEstimator):
             "documents": documents,
         }
         X, y = self._read(X, y, sample_weight, roles, reset=True)
-        if y is None:  # X are cells, of which not all are in memory
-            self._has_bias = True
-            self._fit_cells(X)
+        if y is None:  # X counts cells in the engine that has the log
+            self._fit_count(X, roles)
             return self
         # Without positions every row is examined.
         self._has_bias = self._read_bias(X, roles) is not None
@@ -184,7 +185,7 @@ class BasePropensity(LearnsFromClicks, BaseEstimator):
         return dataset.to_cells(self.columns_of_cells(dataset.roles))
 
     def _read_engine(self, X, y, sample_weight, roles, *, reset):
-        """Cells with rates of a log in an engine, or :class:`Cells` and no rates."""
+        """Cells with rates of a log in an engine, or a :class:`CellCount` and no rates."""
         roles.pop("documents", None)
         check_given(X, y, sample_weight, roles, type(self).__name__)
         names = names_of(X)

@@ -31,6 +31,36 @@ MOST_PAIRED = Threshold(
     "pairs take time and memory that grow with the cube; the estimate is as precise",
     "choice",
 )
+ROWS_OF_FIRST_DRAW = Threshold(
+    1_000_000,
+    "rows, about, of the queries that are drawn first of a log in an engine",
+    "their cells take some hundred MB, and determine ten positions",
+    "studies/cells",
+)
+MOST_DRAWN = Threshold(
+    0.5,
+    "share of the queries of a log in an engine above which all are read",
+    "all take at most twice the memory, and no pass over the log is in vain",
+    "choice",
+)
+LARGEST_ERROR = Threshold(
+    0.005,
+    "standard error of examination from which on more queries are drawn",
+    "the ends of 95 % intervals are then .01 away",
+    "studies/cells",
+)
+LARGEST_RELATIVE_ERROR = Threshold(
+    0.1,
+    "standard error of log examination from which on more queries are drawn",
+    "weights of clicks are inverse propensities, whose relative error it is",
+    "choice",
+)
+RARE_FACTOR = Threshold(
+    0.001,
+    "share of the clicks below which the error of a bias factor asks for no further queries",
+    "all queries would be read for factors that hardly any of them has",
+    "choice",
+)
 LEAST_CLUSTERS = Threshold(
     30,
     "independent documents or queries below which errors do not come from their variation",

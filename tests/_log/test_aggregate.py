@@ -712,3 +712,28 @@ def test_scores_of_the_old_ranker_are_no_counts():
 def test_not_a_frame():
     with pytest.raises(TypeError):
         aggregate_clicks({"qid": [1]})
+
+
+@pytest.mark.parametrize("engine", ["pandas", "duckdb"])
+@pytest.mark.parametrize("n_pages", [10, 12_500])
+def test_a_log_that_is_hardly_merged_says_so(n_pages, engine):
+    """12,500 sessions of eight rows, each another page, or one of ten."""
+    page = np.repeat(np.arange(12_500) % n_pages, 8)
+    log = pd.DataFrame(
+        {
+            "qid": page,
+            "session": np.repeat(np.arange(12_500), 8),
+            "doc": np.tile(np.arange(8), 12_500),
+            "position": np.tile(np.arange(1, 9), 12_500),
+            "click": np.tile([1, 0, 0, 0, 0, 0, 0, 0], 12_500),
+        }
+    )
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        X, _ = aggregate_clicks(ENGINES[engine](log))
+    assert len(X) == 8 * n_pages
+    told = [str(each.message) for each in told]
+    assert [each for each in told if "merged 100,000 rows into" in each] == (
+        told if n_pages == 12_500 else []
+    )
+    assert len(told) == (n_pages == 12_500)

@@ -16,9 +16,10 @@ from skultr.propensity import (
 )
 
 from .test_aggregate_spark import pytestmark, spark, to_spark
-from .test_counted import LOG, quietly
+from .test_counted import ENGINES, LOG, quietly
+from .test_draws import CURVES, LARGE, begins_at, fitted
 
-__all__ = ["pytestmark", "spark"]
+__all__ = ["begins_at", "pytestmark", "spark"]
 
 COLUMNS = ["qid", "session", "user", "doc", "position", "arm", "click"]
 
@@ -67,3 +68,15 @@ def test_spark_counts_labels_and_pairs(spark):
     expected = quietly(clone(repair).fit, log, "click")
     found = quietly(clone(repair).fit, to_spark(spark, log), "click")
     pd.testing.assert_frame_equal(found.merges_, expected.merges_, rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", CURVES)
+def test_spark_draws_the_queries_that_others_draw(name, spark, begins_at):
+    begins_at(30_000)
+    expected, _ = fitted(CURVES[name], ENGINES["duckdb"](LARGE))
+    found, told = fitted(CURVES[name], to_spark(spark, LARGE))
+    assert told
+    assert found.share_of_queries_ == expected.share_of_queries_
+    pd.testing.assert_frame_equal(
+        found.examination_, expected.examination_, rtol=1e-9, check_dtype=False
+    )

@@ -11,11 +11,13 @@ import pandas as pd
 import pytest
 
 from skultr._log import _lookalikes as evidence
+from skultr._log._aggregate import _warn_unless_merged
 from skultr._log._click_units import ClickFacts, are_counts
 from skultr._log._faults import check_clicked, torn_lists
 from skultr._log._reader import read
 from skultr._log._thresholds import MANY
 from skultr._log._units import units_in
+from skultr.exceptions import ClickDataWarning
 
 ON_BOTH_SIDES = pytest.mark.parametrize("is_beyond", [False, True])
 
@@ -41,6 +43,24 @@ def _first_in(share, n_lists):
     """For the rows of lists of two: 0, 1 in this share of the lists, else 1, 0."""
     n_first = round(share * n_lists)
     return np.r_[np.tile([0, 1], n_first), np.tile([1, 0], n_lists - n_first)]
+
+
+# Lists that are merged --------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("n_rows", "n_merged", "expected"),
+    [
+        (100_000, 90_000, True),
+        (99_999, 99_999, False),
+        (100_000, 89_999, False),
+    ],
+)
+def test_a_large_log_of_distinct_lists_is_not_worth_merging(n_rows, n_merged, expected):
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        _warn_unless_merged(n_rows, n_merged)
+    assert [each.category for each in told] == [ClickDataWarning] * expected
+    if expected:
+        assert "merged 100,000 rows into 90,000: " in str(told[0].message)
 
 
 # How much evidence there must be ----------------------------------------------------

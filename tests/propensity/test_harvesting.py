@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 from scipy.optimize import minimize
 from scipy.stats import binom
+from sklearn.base import clone
 
 from skultr._log._cells import read_cells
 from skultr._models._tabular import fit_tabular
@@ -465,14 +466,27 @@ def test_resampled_totals_are_those_of_drawn_units(monkeypatch):
     X, rate = _cells(60)
     cells, _ = read_cells(X, rate)
     comparisons = Comparisons.of(cells, "published")
+    (entries,) = comparisons.entries()
     draws = [np.random.default_rng(seed).integers(0, 3, 60).astype(float) for seed in range(7)]
     monkeypatch.setattr(_comparisons, "_BATCH", 2 * 60)  # two draws at a time
     batches = list(comparisons.resampled(np.arange(60), draws))
     assert [len(batch) for batch in batches] == [2, 2, 2, 1]
     for total, times in zip(np.concatenate(batches), draws, strict=True):
-        drawn = comparisons.weight * comparisons.clicks * times[comparisons.doc]
-        expected = np.bincount(comparisons.key, drawn, minlength=25).reshape(5, 5)
+        drawn = entries.weight * entries.clicks * times[entries.doc]
+        expected = np.bincount(entries.key, drawn, minlength=25).reshape(5, 5)
         np.testing.assert_allclose(total, expected)
+
+
+@pytest.mark.parametrize("user", [None, "user"])
+@pytest.mark.parametrize("n_bootstrap", [0, 10])
+def test_documents_are_compared_some_at_a_time(user, n_bootstrap, monkeypatch):
+    X, rate = _cells(200)
+    X["user"] = X["qid"] % 2
+    estimator = InterventionHarvesting(user=user, n_bootstrap=n_bootstrap, random_state=0)
+    together = clone(estimator).fit(X, rate).examination_
+    monkeypatch.setattr(_comparisons, "_ENTRIES", 100)  # four documents of five positions
+    apart = clone(estimator).fit(X, rate).examination_
+    pd.testing.assert_frame_equal(apart, together, rtol=1e-12)
 
 
 def test_factors_that_nothing_compares_take_no_place():

@@ -4,11 +4,14 @@ import warnings
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
 
+from skultr._log._roles import open_frame
 from skultr.exceptions import AssumptionWarning, UnstableWeightsWarning
-from skultr.propensity import InterventionHarvesting, _known_curve, _learned
-from skultr.propensity._comparisons import Comparisons, Curves, gradient_noise
+from skultr.propensity import InterventionHarvesting, _draws, _known_curve, _learned
+from skultr.propensity._comparisons import Comparisons, Curves, Entries, gradient_noise
 from skultr.propensity._curves import _where_resamples_suffice, resamples
 from skultr.propensity._harvesting import _warn_about_unequal_orders
 from skultr.propensity._source import warn_about_weights
@@ -18,15 +21,20 @@ from skultr.propensity._thresholds import (
     FEW_DOCUMENTS,
     FEW_HEAVY_CLICKS,
     KNOWN,
+    LARGEST_ERROR,
+    LARGEST_RELATIVE_ERROR,
     LEAST_CLUSTERS,
     LEAST_GAIN,
+    MOST_DRAWN,
     MOST_ERRORS,
     MOST_HEAVY_SHARE,
     MOST_IN_PLACE,
     MOST_PAIRED,
     MOST_RESAMPLED,
     RARE,
+    RARE_FACTOR,
     RELEVANT,
+    ROWS_OF_FIRST_DRAW,
     SHARE_OF_HEAVY_CLICKS,
     SMALL_SAMPLE,
     SMALL_SHARE,
@@ -78,6 +86,61 @@ def test_fifty_factors_are_resampled(n_factors):
             estimator._drawn(cells, None)
 
 
+@pytest.mark.parametrize(
+    ("n_rows", "expected"),
+    [(0, 1.0), (2_000_000 - 1, 1.0), (2_000_000, 0.5), (20_000_000, 0.05)],
+)
+def test_a_million_rows_are_drawn_first_and_all_where_that_is_more_than_half(n_rows, expected):
+    assert (ROWS_OF_FIRST_DRAW.value, MOST_DRAWN.value) == (1_000_000, 0.5)
+    lazy = open_frame(pl.LazyFrame({"qid": [1]}))
+    assert _draws.first_share(SimpleNamespace(rows=lazy, n_rows=n_rows)) == expected
+    # What no engine can draw is read whole.
+    eager = open_frame(pl.DataFrame({"qid": [1]}))
+    assert _draws.first_share(SimpleNamespace(rows=eager, n_rows=n_rows)) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("share", "excess", "expected"),
+    [
+        (0.01, 1.001, 0.02),
+        (0.01, 2.0, 0.01 * 1.2 * 4),
+        (0.01, np.inf, 0.16),
+        (0.25, 1.1, 0.5),
+        (0.26, 1.1, 1.0),
+    ],
+)
+def test_the_next_draw_is_as_large_as_the_errors_ask_for(share, excess, expected):
+    assert _draws.next_share(share, excess) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("examination", "error", "expected"),
+    [
+        (0.9, 0.0055, False),  # .00495
+        (0.9, 0.0056, True),  # .00504
+        (0.01, 0.099, False),
+        (0.01, 0.101, True),
+        (np.nan, np.nan, True),
+        (0.5, np.inf, True),
+    ],
+)
+def test_errors_beyond_a_two_hundredth_or_a_tenth_ask_for_more_queries(
+    examination, error, expected
+):
+    assert (LARGEST_ERROR.value, LARGEST_RELATIVE_ERROR.value) == (0.005, 0.1)
+    columns = {"examination": [1.0, examination], "standard_error": [0.0, error]}
+    table = pd.DataFrame(columns | {"clicks": [100.0, 10.0]})
+    assert (_draws.excess_of_error(table) > 1) is expected
+
+
+@pytest.mark.parametrize(("clicks", "expected"), [(0.99, False), (1.01, True)])
+def test_factors_of_a_thousandth_of_the_clicks_ask_for_more_queries(clicks, expected):
+    assert RARE_FACTOR.value == 0.001
+    columns = {"examination": [1.0, 0.5], "standard_error": [0.0, np.inf]}
+    table = pd.DataFrame(columns | {"clicks": [1000.0 - clicks, clicks]})
+    assert (_draws.excess_of_error(table) > 1) is expected
+
+
 class _Factors(SimpleNamespace):
     def __len__(self):
         return self.n
@@ -108,10 +171,7 @@ def test_errors_come_from_thirty_documents_and_more(n_docs, by_documents):
     cell = np.arange(2 * n_docs)
     doc = np.repeat(np.arange(n_docs), 2)
     bias = cell % 2
-    comparisons = Comparisons(
-        n_groups=1,
-        n_bias=2,
-        place_of_factor=np.arange(2),
+    entries = Entries(
         key=bias * 2 + 1 - bias,
         cell=cell,
         weight=np.ones(len(cell)),
@@ -119,12 +179,15 @@ def test_errors_come_from_thirty_documents_and_more(n_docs, by_documents):
         impressions=np.ones(len(cell)) * 2,
         doc=doc,
     )
+    comparisons = Comparisons(
+        n_groups=1, n_bias=2, place_of_factor=np.arange(2), entries=lambda: [entries]
+    )
     clicks = comparisons.totals()
     curves = Curves(np.zeros((1, 2)), clicks, np.zeros_like(clicks), 0)
     error = curves.standard_error(comparisons)[0, 1]
     # Each document has one click at both: documents do not differ at all.
     assert (error < 1e-6) == by_documents
-    assert gradient_noise(doc, comparisons.key, np.ones(len(cell)), (1, 2)).max() == 0
+    assert gradient_noise(doc, entries.key, np.ones(len(cell)), (1, 2)).max() == 0
 
 
 @pytest.mark.parametrize(("n_docs", "clicks", "larger"), [(99, 10, 1), (100, 9, 1), (100, 10, 0)])
