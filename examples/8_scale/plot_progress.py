@@ -54,8 +54,8 @@ print(losses.loc[[1, best, ranker.n_iter_]].round(3))
 # Time left
 # ---------
 #
-# Twenty resamples, each with a training of its own. What is drawn to ``stderr`` is kept here, which
-# is no terminal: bars must be asked for.
+# Twenty resamples, each with a training of its own. What is drawn to ``stderr`` is kept here. That
+# is no terminal, so bars must be asked for.
 start, lines = time.monotonic(), []
 
 

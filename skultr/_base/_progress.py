@@ -153,8 +153,8 @@ def _bar(steps, what, total, may_end_early, alike) -> Any:
 
 
 def _is_shown():
-    # Bars of several processes would overwrite each other.
-    if multiprocessing.parent_process() is not None:
+    # Bars of several processes would overwrite each other; a program may have no stream.
+    if multiprocessing.parent_process() is not None or sys.stderr is None:
         return False
     if _Shown.asked is not None:
         return _Shown.asked
@@ -163,7 +163,7 @@ def _is_shown():
 
 def _is_watched():
     """Whether a person sees what is drawn: on a terminal, or in a notebook."""
-    if sys.stderr is not None and sys.stderr.isatty():
+    if sys.stderr.isatty():
         return True
     ipython = sys.modules.get("IPython")
     kernel = getattr(ipython and ipython.get_ipython(), "kernel", None)

@@ -354,8 +354,8 @@ def _count_sparsely(doc, factor, clicks, weight, shape):
         start = stop
         # One sparse sum of both, several times faster than sorting: clicks are imaginary.
         values = weight[rows] + 1j * clicks[rows].astype(float)
-        chunk = coo_array((values, (doc[rows], factor[rows])), shape)
-        table = table + chunk.tocsr()
+        chunk = coo_array((values, (doc[rows], factor[rows])), shape).tocsr()
+        table = table + chunk if table.nnz else chunk
     table = table.tocoo()
     docs = table.row.astype(np.intp)
     factors = table.col.astype(np.intp)
