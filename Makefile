@@ -18,7 +18,7 @@ quickstart: $(VENV)/.plot
 # One paper's tables and figures: make papers PAPER=cld ARGS="--table 2 --letor my_folder"
 # All five, small: make papers ARGS=--quick
 PAPER ?= identifiability user-aware vectorization cld cmip
-papers: $(VENV)/.papers
+papers: $(VENV)/.plot
 	set -e; for paper in $(subst -,_,$(PAPER)); do \
 		$(BIN)/python -m benchmarks papers/$$paper $(ARGS); done
 

@@ -54,7 +54,7 @@ with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
     assert said.stdout, said.stderr
     assert json.loads(said.stdout)["n_rows"] == len(log)
 
-if extra in ("plot", "papers", "test"):
+if extra in ("plot", "test"):
     from skultr.plotting import ExaminationDisplay
 
     ExaminationDisplay.from_estimator(ranker)

@@ -16,7 +16,7 @@
 - :func:`skultr.aggregate_clicks`: from impressions in any engine to distinct cells.
 - :class:`skultr.ClickDataset`: a log on disk, for what no memory holds.
 - :func:`skultr.describe_log`: what a log holds, its faults, and the code that trains from it.
-- :func:`skultr.show_progress`: what long work is doing, a line a second.
+- :func:`skultr.show_progress`: bars of the progress of long work.
 """
 
 from typing import TYPE_CHECKING

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
+from copy import copy
 from typing import TYPE_CHECKING, Any, Self
 
 import narwhals.stable.v2 as nw
@@ -13,7 +14,15 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn import config_context
 from sklearn.base import BaseEstimator, TransformerMixin, clone
-from sklearn.preprocessing import FunctionTransformer
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    MaxAbsScaler,
+    MinMaxScaler,
+    PowerTransformer,
+    QuantileTransformer,
+    RobustScaler,
+    StandardScaler,
+)
 from sklearn.utils import get_tags
 from sklearn.utils.metadata_routing import get_routing_for_object
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -22,7 +31,7 @@ from ._base._callbacks import CallbackSupportMixin, with_callbacks
 from ._base._sklearn import HasPage
 from ._base._threads import ALL, few_threads
 from ._base._typing import Column, Table
-from ._log._estimator import FrameOutput, afresh
+from ._log._estimator import FrameOutput, afresh, output_kind
 from ._log._read_log import features_to_transform
 from ._log._roles import (
     FIT_ROLES,
@@ -47,6 +56,16 @@ if TYPE_CHECKING:
     from sklearn.utils import Tags
 
 __all__ = ["OnFeatures"]
+
+#: Transformers to which columns are numbers, whatever their names.
+_SCALERS = {
+    MaxAbsScaler,
+    MinMaxScaler,
+    PowerTransformer,
+    QuantileTransformer,
+    RobustScaler,
+    StandardScaler,
+}
 
 
 class OnFeatures(
@@ -202,7 +221,7 @@ class OnFeatures(
         rows, back = features_to_transform(X)
         # Checked against the names of fit, without roles.
         features = self._features(rows, reset=False)
-        values = self.transformer_.transform(features)
+        values = _transformed(self.transformer_, features)
         return back(self._with_roles(rows, values))
 
     def get_feature_names_out(
@@ -311,7 +330,7 @@ class OnFeatures(
         """The transformed features behind the roles of X, as the kind of frame to return."""
         # Only features of the same rows may stand beside the roles.
         _check_rows(X, values, self.transformer_)
-        kind = self._output_kind()
+        kind = output_kind(self)
         if kind == "default" and not is_frame(X):
             return values
         if sparse.issparse(values):
@@ -326,6 +345,20 @@ class OnFeatures(
         if isinstance(X, pd.DataFrame) and kind != "polars" and type(values) is np.ndarray:
             return _beside_pandas(X, values, self.transformer_, roles)
         return _beside_frame(X, values, self.transformer_, roles, kind)
+
+
+def _transformed(transformer, features):
+    """What a fitted transformer makes of features, whose names are those of its fit."""
+    gives_array = type(transformer) in _SCALERS and output_kind(transformer) == "default"
+    if gives_array and isinstance(features, pd.DataFrame):
+        values = features.to_numpy()
+        if values.dtype.kind == "f":
+            # A copy without names reads the same numbers. scikit-learn's look at each column of a
+            # frame would take half of the time of a request.
+            nameless = copy(transformer)
+            vars(nameless).pop("feature_names_in_", None)
+            return nameless.transform(values)
+    return transformer.transform(features)
 
 
 def _beside_pandas(X, values, transformer, roles):

@@ -21,7 +21,7 @@ from sklearn.preprocessing import (
 )
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from skultr.preprocessing import OnFeatures
+from skultr.preprocessing import _SCALERS, OnFeatures
 
 
 @parametrize_with_checks([OnFeatures(StandardScaler()), OnFeatures(PCA())])
@@ -53,6 +53,27 @@ CONVERT = {
 
 def to_pandas(frame):
     return frame if isinstance(frame, pd.DataFrame) else frame.to_pandas()
+
+
+@pytest.mark.filterwarnings("ignore:n_quantiles")
+@pytest.mark.parametrize("scaler", _SCALERS, ids=lambda scaler: scaler.__name__)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "Float64", "int64"])
+def test_a_scaler_reads_an_array_of_the_same_numbers(log, scaler, dtype):
+    features = ["f0", "f1"]
+    X = log.round().astype(dict.fromkeys(features, dtype))
+    on_features = OnFeatures(scaler()).fit(X)
+    alone = scaler().fit(X[features])
+    found = on_features.transform(X)
+    np.testing.assert_array_equal(found[features], alone.transform(X[features]))
+    # It stays as it was fitted, and checks values and names.
+    assert on_features.transformer_.feature_names_in_.tolist() == features
+    with pytest.raises(ValueError, match="infinity"):
+        on_features.transform(X.assign(f0=np.inf))
+    with pytest.raises(ValueError, match="feature names"):
+        on_features.transform(X.rename(columns={"f0": "other"}))
+    # Names of frames that were asked for.
+    on_features.transformer_.set_output(transform="pandas")
+    assert on_features.transform(X).columns.tolist()[-2:] == features
 
 
 @pytest.mark.parametrize("kind", CONVERT)

@@ -182,9 +182,9 @@ WORKS = (
         "logs/graph-integers",
         "IdentifiabilityGraph, integers",
         graph(False),
-        {CELLS: None},
+        {CELLS: 2.5},
     ),
-    Work("logs/graph-text", "IdentifiabilityGraph, text", graph(True), {CELLS: None}),
+    Work("logs/graph-text", "IdentifiabilityGraph, text", graph(True), {CELLS: 2.5}),
     Work(
         "logs/dataset-make",
         "ClickDataset.from_parquet",

@@ -4,12 +4,13 @@ How long a fit takes, and where it stops
 
 **Claim.** A network is trained for a number of epochs that its number of queries decides. With
 ``early_stopping=True`` it stops ten epochs after the loss of held-out queries was lowest, and the
-weights of that epoch are kept. Where the number of steps is known, as in a bootstrap, each line of
-:func:`~skultr.show_progress` has the time left.
+weights of that epoch are kept. Where steps are alike and their number is known, as in a bootstrap,
+the bar of :func:`~skultr.show_progress` has the time left.
 
 **Limit.** The time left assumes that each step takes as long as those before. A busy machine slows
-down, so it is an estimate. Seconds depend on your machine. A single fit has no time left, because
-nobody knows in advance where it stops early.
+down, so it is an estimate. Seconds depend on your machine. A fit with early stopping has no time
+left, because nobody knows in advance where it stops, and an ensemble has none, because its members
+are not alike.
 """
 
 # %%
@@ -17,9 +18,10 @@ nobody knows in advance where it stops early.
 # -----
 #
 # Two kinds of devices, which examine pages alike here.
-import logging
+import io
 import re
 import time
+from contextlib import redirect_stderr
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -52,30 +54,30 @@ print(losses.loc[[1, best, ranker.n_iter_]].round(3))
 # Time left
 # ---------
 #
-# Twenty resamples, each with a training of its own. A handler of ``logging`` keeps the lines, as
-# that of a service would.
+# Twenty resamples, each with a training of its own. What is drawn to ``stderr`` is kept here. That
+# is no terminal, so bars must be asked for.
 start, lines = time.monotonic(), []
 
 
-class Keep(logging.Handler):
-    """The seconds since the start, and the text of each line."""
+class Keep(io.StringIO):
+    """Keeps the seconds since the start, and each line with an estimate of the whole."""
 
-    def emit(self, record):
-        lines.append((time.monotonic() - start, record.getMessage()))
+    def write(self, text):
+        if "resample" in text and "?" not in text:
+            lines.append((time.monotonic() - start, text.strip()))
+        return len(text)
 
 
-keep = Keep()
-logging.getLogger("skultr").addHandler(keep)
-skultr.show_progress()
-ContextualPropensity(context=["device"], n_bootstrap=20, random_state=0).fit(log, clicks)
+skultr.show_progress(True)
+with redirect_stderr(Keep()):
+    ContextualPropensity(context=["device"], n_bootstrap=20, random_state=0).fit(log, clicks)
 skultr.show_progress(False)
-logging.getLogger("skultr").removeHandler(keep)
 
-total = lines[-1][0]
-left = [(after, re.search(r"(\d+) s left", text)) for after, text in lines]
-left = pd.DataFrame([(after, int(found[1])) for after, found in left if found])
-for after, text in lines[:: max(1, len(lines) // 5)]:
+total = time.monotonic() - start
+for after, text in lines[::4]:
     print(f"{after:4.0f} s  {text}")
+times = [(after, *re.search(r"<(\d+):(\d+)", text).groups()) for after, text in lines]
+left = pd.DataFrame([(after, 60 * int(minutes) + int(s)) for after, minutes, s in times])
 
 # %%
 # The figure
@@ -124,4 +126,4 @@ assert (late[1] - (total - late[0])).abs().max() < max(0.5 * total, 3)
 # --------------------
 #
 # - "Epoch 6 of at most 100" is no reason to wait for 100 epochs: most fits stop long before.
-# - The time left becomes exact towards the end. Results are the same with and without progress.
+# - The time left becomes exact towards the end. Results are the same with and without bars.

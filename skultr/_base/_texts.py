@@ -41,15 +41,15 @@ class VisibleStream:
     """
 
     def __init__(self, stream: Any) -> None:
-        self._stream = stream
+        self.stream = stream
 
     def write(self, text: str) -> int:
         """Write a text; characters that the encoding lacks are escaped, too."""
         # A stream in memory has no encoding.
-        encoding = getattr(self._stream, "encoding", None) or "utf-8"
+        encoding = getattr(self.stream, "encoding", None) or "utf-8"
         shown = visible_text(text).encode(encoding, "backslashreplace").decode(encoding)
-        self._stream.write(shown)
+        self.stream.write(shown)
         return len(text)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
+        return getattr(self.stream, name)

@@ -27,6 +27,8 @@ from ._segments import TINY, encode, pair_codes, rows_where
 MAX_CELLS = 4_000_000
 #: Rows of each part of a log of more rows.
 PART_ROWS = 2_000_000
+#: Rows whose columns a processor's cache holds.
+_CHUNK = 1 << 18
 #: What cells say of factors and documents.
 _NAMES = ("factors", "doc_query", "doc_row", "doc_ids", "doc_weight")
 #: Types of documents, factors, clicks and weight in files.
@@ -84,12 +86,9 @@ class Cells:
         if len(weight) > MAX_CELLS and n_docs > 1:
             parts = cls._parts_of_rows(doc, factor, clicks, weight, n_docs, n_factors)
             return cls.joined(parts, n_factors, **names)
-        # Rows whose columns a processor's cache holds.
-        n_at_once = 1 << 18
-        chunks = _rows_with_weight(weight, n_at_once)
         # A table of all cells is quickest, where it is smaller than a chunk.
-        count = _count_in_table if n_docs * n_factors <= n_at_once else _count_sparsely
-        columns = count(chunks, doc, factor, clicks, weight, (n_docs, n_factors))
+        count = _count_in_table if n_docs * n_factors <= _CHUNK else _count_sparsely
+        columns = count(doc, factor, clicks, weight, (n_docs, n_factors))
         return cls(*columns, n_docs, n_factors, **names)
 
     @classmethod
@@ -323,19 +322,19 @@ class Cells:
 
 
 # Counting -------------------------------------------------------------------------------
-def _rows_with_weight(weight, n_at_once):
-    """Numbers of the rows with weight, of so many rows at a time."""
-    for start in range(0, len(weight), n_at_once):
-        yield start + np.flatnonzero(weight[start : start + n_at_once] > 0)
+def _rows_with_weight(weight, start, stop):
+    """Numbers of the rows with weight between two rows."""
+    return start + np.flatnonzero(weight[start:stop] > 0)
 
 
-def _count_in_table(chunks, doc, factor, clicks, weight, shape):
+def _count_in_table(doc, factor, clicks, weight, shape):
     """Document, factor, clicks and weight of each cell, by a table of all that might be."""
     n_docs, n_factors = shape
     n_cells = n_docs * n_factors
     clicks_of_cell = np.zeros(n_cells)
     weight_of_cell = np.zeros(n_cells)
-    for rows in chunks:
+    for start in range(0, len(weight), _CHUNK):
+        rows = _rows_with_weight(weight, start, start + _CHUNK)
         cell = pair_codes(doc[rows], factor[rows], n_factors)
         clicks_of_cell += np.bincount(cell, clicks[rows], n_cells)
         weight_of_cell += np.bincount(cell, weight[rows], n_cells)
@@ -344,14 +343,19 @@ def _count_in_table(chunks, doc, factor, clicks, weight, shape):
     return docs, factors, clicks_of_cell[seen], weight_of_cell[seen]
 
 
-def _count_sparsely(chunks, doc, factor, clicks, weight, shape):
+def _count_sparsely(doc, factor, clicks, weight, shape):
     """Document, factor, clicks and weight of each cell, by sums of sparse matrices."""
     table = csr_array(shape, dtype=complex)
-    for rows in chunks:
+    start = 0
+    while start < len(weight):
+        # As many rows as the table has cells: a sum goes through all of these, too.
+        stop = start + max(_CHUNK, table.nnz)
+        rows = _rows_with_weight(weight, start, stop)
+        start = stop
         # One sparse sum of both, several times faster than sorting: clicks are imaginary.
         values = weight[rows] + 1j * clicks[rows].astype(float)
-        chunk = coo_array((values, (doc[rows], factor[rows])), shape)
-        table = table + chunk.tocsr()
+        chunk = coo_array((values, (doc[rows], factor[rows])), shape).tocsr()
+        table = table + chunk if table.nnz else chunk
     table = table.tocoo()
     docs = table.row.astype(np.intp)
     factors = table.col.astype(np.intp)

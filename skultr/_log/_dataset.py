@@ -151,9 +151,9 @@ class ClickDataset(FramesOfLog):
             out = work / "out"
             scratch.mkdir()
             out.mkdir()
-            table = None if documents is None else open_table(documents, scratch)
+            table = None if documents is None else open_table(documents, scratch, "document")
             with working("ClickDataset"):
-                schema, parts = open_table(log, work)
+                schema, parts = open_table(log, work, "row")
                 write_log(schema, parts, table, click=click, scratch=scratch, out=out)
             # Another process may have written there in the meantime.
             _refuse_to_replace(path)

@@ -6,7 +6,7 @@ import json
 import os
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from math import prod
 from pathlib import Path
@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from .._base._progress import Steps
 from .._base._typing import Floats, Ints
 from ..exceptions import is_meant
 from ._cells import Cells
@@ -425,8 +426,11 @@ def _sum_of_file(path):
 
 
 # Tables of a log, read once from beginning to end ------------------------------------
-def open_table(table: Any, scratch: Path) -> tuple[pa.Schema, Iterator[pa.Table]]:
-    """The schema of Parquet files or of any frame, and its rows in parts that fit into memory."""
+def open_table(table: Any, scratch: Path, what: str) -> tuple[pa.Schema, Iterator[pa.Table]]:
+    """The schema of Parquet files or of any frame, and its rows in parts that fit into memory.
+
+    A bar counts the rows, of which each is a ``what``.
+    """
     pa = import_pyarrow()
     # Texts and paths are files; all else is a frame, a dataset or a reader.
     several = table if isinstance(table, list | tuple) else [table]
@@ -435,10 +439,10 @@ def open_table(table: Any, scratch: Path) -> tuple[pa.Schema, Iterator[pa.Table]
     elif not isinstance(table, pa.dataset.Dataset | pa.RecordBatchReader):
         table = _open_frame(pa, table, scratch)
     if isinstance(table, pa.RecordBatchReader):
-        return table.schema, _joined(pa, table)
+        return table.schema, _joined(pa, table, what)
     # Two parts are read ahead: more of them would fill memory.
     batches = table.to_batches(columns=table.schema.names, batch_size=BATCH, batch_readahead=2)
-    return table.schema, _joined(pa, batches)
+    return table.schema, _joined(pa, batches, what, _n_rows(pa, table))
 
 
 def _open_files(pa, paths):
@@ -482,16 +486,25 @@ def _open_frame(pa, frame, scratch):
     )
 
 
-def _joined(pa, batches):
+def _n_rows(pa, table):
+    """The number of rows, None for files that would have to be read for it."""
+    is_parquet = isinstance(getattr(table, "format", None), pa.dataset.ParquetFileFormat)
+    is_known = is_parquet or isinstance(table, pa.dataset.InMemoryDataset)
+    return table.count_rows() if is_known else None
+
+
+def _joined(pa, batches, what, n_all=None):
     """Tables of about :data:`BATCH` rows; files may hold many small batches."""
     waiting = []
     n_rows = 0  # of the batches that wait
-    for batch in batches:
-        waiting.append(batch)
-        n_rows += batch.num_rows
-        if n_rows >= BATCH:
+    with closing(Steps(what, n_all)) as steps:
+        for batch in batches:
+            waiting.append(batch)
+            n_rows += batch.num_rows
+            if n_rows >= BATCH:
+                yield pa.Table.from_batches(waiting)
+                steps.count(n_rows)
+                waiting = []
+                n_rows = 0
+        if n_rows:
             yield pa.Table.from_batches(waiting)
-            waiting = []
-            n_rows = 0
-    if n_rows:
-        yield pa.Table.from_batches(waiting)

@@ -96,7 +96,7 @@ def write_log(
 
 def _spread(rows: _SpreadRows, parts: Iterator[pa.Table]) -> list[_File]:
     """The rows of all parts, in files by query, each of which is read as a log."""
-    for part in progress(parts, "part of the rows"):
+    for part in parts:
         rows.add(part)
     # A query is whole in one file, and only one file is in memory at a time.
     files = []
@@ -543,7 +543,7 @@ def _read_documents(source, union, features, target):
 def _fill(table, ids, keys, parts, features, schema):
     """Put features into the rows of ``table`` of their ids; an error unless each is there once."""
     seen = np.zeros(len(ids), dtype=bool)
-    for part in progress(parts, "part of the documents"):
+    for part in parts:
         # Documents that the log does not show are left out.
         place = ids.get_indexer(_index_of(part, keys))
         rows = np.flatnonzero(place >= 0)

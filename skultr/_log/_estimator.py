@@ -483,6 +483,12 @@ def _features_without_numbers(frame, names):
 
 
 # Frames that transformers return --------------------------------------------------------
+def output_kind(transformer: Any) -> str:
+    """What ``set_output`` has asked a transformer for, or all of them: by default "default"."""
+    config = getattr(transformer, "_sklearn_output_config", {})
+    return config.get("transform", get_config()["transform_output"])
+
+
 class FrameOutput:
     """``set_output`` of transformers that by default return the kind of frame they receive.
 
@@ -518,10 +524,6 @@ class FrameOutput:
         tags.input_tags.allow_nan = True
         return tags
 
-    def _output_kind(self):
-        config = getattr(self, "_sklearn_output_config", {})
-        return config.get("transform", get_config()["transform_output"])
-
     def _checked(self, X, not_features=(), *, reset):
         """X (as an array if it is no frame), with the number and names of features of ``fit``."""
         if isinstance(X, LogOnDisk):
@@ -547,7 +549,7 @@ class FrameOutput:
 
     def _output(self, X):
         """X as the kind of frame that was set; X itself by default."""
-        kind = self._output_kind()
+        kind = output_kind(self)
         if kind == "default":
             return X
         if not is_frame(X):

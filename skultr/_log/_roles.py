@@ -130,6 +130,8 @@ _NUMBERS = Real | Decimal | np.bool_
 _COMPLEX = complex | np.complexfloating
 #: Rows converted to float32 at a time, so that a frame is never held twice in float64.
 CHUNK = 65_536
+#: Cells of a frame that is converted in vain at no cost, should it hold other things than numbers.
+_SMALL = 65_536
 
 
 def is_frame(X: Any) -> bool:
@@ -166,8 +168,10 @@ def is_frame(X: Any) -> bool:
 
 def column_names(X: Any) -> list[Any]:
     """Names of the columns of a frame."""
-    plan = feature_plan(X, ())
-    return list(_frame_of(X).columns) if plan is None else plan.names
+    # A request would wait for a closer look.
+    if isinstance(X, pd.DataFrame) and X.columns.is_unique:
+        return X.columns.tolist()
+    return list(_frame_of(X).columns)
 
 
 def is_role(name: Any) -> bool:
@@ -334,6 +338,40 @@ def read_values(
     why_no_missing: str | None = None,
 ) -> FeatureValues:
     """The features of a frame; ``known`` are the categories that a fit has found."""
+    found = None if known else _numbers_of_request(X)
+    if found is None:
+        found = _values_by_type(X, takes, known)
+    if why_no_missing:
+        refuse_missing(found.values, found.names, why_no_missing)
+    return found
+
+
+def _numbers_of_request(X):
+    """The features of a small pandas frame of one type of numbers; None of any other frame.
+
+    The types of its columns would cost more to ask than all of its numbers to convert.
+    """
+    if not isinstance(X, pd.DataFrame) or X.size > _SMALL:
+        return None
+    plan = _plan_of_names(tuple(X.columns.tolist()), frozenset(_ROLES))
+    if plan is None or not plan.names or "team" in plan.others:
+        return None
+    features = only_features(X, plan)
+    values = features.to_numpy()
+    if values.dtype.kind not in "iuf":
+        return None
+    # Columns of one type are seen as they lie in memory. Of several types a new array is made each
+    # time, in which categories that are numbers look like numbers.
+    if not np.may_share_memory(values, features.to_numpy()):
+        return None
+    with np.errstate(over="ignore"):  # values beyond the range of float32 become infinite
+        values = values.astype(np.float32, order="C")
+    refuse_infinity(values, plan.names)
+    return FeatureValues(values, plan.names, {})
+
+
+def _values_by_type(X, takes, known):
+    """The features of a frame, read by the types of its columns."""
     plan = feature_plan(X, _ROLES)
     others = column_names(X) if plan is None else plan.others
     # Teams are text; a column of numbers would be a feature under any other name.
@@ -349,12 +387,8 @@ def read_values(
     # Numbers go all at once, and others column by column: codes, or lists that are taken apart.
     is_coded = not {*names}.isdisjoint(known or ())
     if is_coded or kinds is not None:
-        found = _read_columns(_frame_of(X), names, kinds, takes, known)
-    else:
-        found = FeatureValues(_read_numbers(chosen, names), names, {})
-    if why_no_missing:
-        refuse_missing(found.values, found.names, why_no_missing)
-    return found
+        return _read_columns(_frame_of(X), names, kinds, takes, known)
+    return FeatureValues(_read_numbers(chosen, names), names, {})
 
 
 def _features_and_kinds(X):
@@ -631,11 +665,19 @@ def numbers(what: str, value: NDArray[Any]) -> Floats:
 # less to score than its columns cost to look at one by one.
 
 
+class NamePlan(NamedTuple):
+    """What the names of a frame's columns determine."""
+
+    names: list[str]
+    places: slice | list[int]  # a slice copies nothing
+    others: list[str]
+
+
 class FeaturePlan(NamedTuple):
     """What the names and types of a frame's columns determine."""
 
     names: list[str]
-    places: slice | list[int]  # a slice copies nothing
+    places: slice | list[int]
     others: list[str]
     is_plain: bool  # all features are numbers
     is_floating: bool  # and of one type of floats
@@ -655,7 +697,7 @@ def feature_plan(X: Any, left_out: Collection[Any]) -> FeaturePlan | None:
     return _plan(tuple(names), tuple(types), frozenset(left_out))
 
 
-def only_features(X: Any, plan: FeaturePlan) -> Any:
+def only_features(X: Any, plan: NamePlan | FeaturePlan) -> Any:
     """The features as a frame of the same kind; the same object if X has no other columns."""
     if not plan.others:
         return X
@@ -808,17 +850,25 @@ def list_values(column: nw.Series[Any]) -> NDArray[np.float32]:
 
 @lru_cache(maxsize=128)  # a plan takes some kilobytes
 def _plan(columns, types, left_out):
+    plan = _plan_of_names(columns, left_out)
+    if plan is None:
+        return None
+    type_of = dict(zip(columns, types, strict=True))
+    types_of_features = [type_of[name] for name in plan.names]
+    is_plain = all(map(_is_plain, types_of_features))
+    return FeaturePlan(*plan, is_plain, _are_of_one_float(types_of_features))
+
+
+@lru_cache(maxsize=128)
+def _plan_of_names(columns, left_out):
     if len(set(columns)) < len(columns) or not all(type(name) is str for name in columns):
         return None
     left_out = _with_outcomes(left_out, columns)
     places = [place for place, name in enumerate(columns) if name not in left_out]
-    types_of_features = [types[place] for place in places]
-    return FeaturePlan(
+    return NamePlan(
         names=[columns[place] for place in places],
         places=_as_slice(places),
         others=[name for name in columns if name in left_out],
-        is_plain=all(map(_is_plain, types_of_features)),
-        is_floating=_are_of_one_float(types_of_features),
     )
 
 

@@ -33,7 +33,7 @@ def fit_em(expect, start, priors, *, tol, max_iter):
     """
     names = list(start)
     ends = np.cumsum([start[name].size for name in names])[:-1]
-    steps = Steps("step of EM", most=max_iter)
+    steps = Steps("step of EM", max_iter, may_end_early=True)
 
     def em_step(point):
         parts = np.split(expit(point), ends)
@@ -48,7 +48,7 @@ def fit_em(expect, start, priors, *, tol, max_iter):
         # M-step: the posterior mean of each probability.
         new = [posterior_mean(*counts[name][:2], priors[name]) for name in names]
         new = np.clip(np.concatenate(new), _LEAST, 1 - _LEAST)
-        steps.advance()
+        steps.count()
         return logit(new), float(value), tables, counts
 
     point = np.concatenate([start[name] for name in names])
@@ -80,6 +80,7 @@ def fit_em(expect, start, priors, *, tol, max_iter):
         # Monotone: a round that gains less than tol ends the search.
         converged = _finite(reached) - objective[-1] < tol
         objective.append(reached)
+    steps.close()
     return EMFit(tables, counts, objective, n_iter, converged)
 
 

@@ -632,7 +632,7 @@ def newton(
     damping = _LEAST_DAMPING
     # Gain too small to change an estimate, in units of log-likelihood.
     least_gain = 1e-6 * _noise(problem.cells)
-    for n_iter in progress(range(1, max_iter + 1), "Newton step", most=max_iter):
+    for n_iter in progress(range(1, max_iter + 1), "Newton step", may_end_early=True):
         new_b = np.clip(b + _step(problem, b, here, damping), low, high)
         new_a, there = problem.solved(new_b, a)
         moved = np.abs(new_b - b).max(initial=0.0)

@@ -647,7 +647,8 @@ class _Epochs(Callback):
         self.task = task
 
     def on_train_begin(self, net, **kwargs):
-        self.steps_ = Steps("epoch", most=net.max_epochs)
+        stops_early = net.train_split is not None
+        self.epochs_ = Steps("epoch", net.max_epochs, may_end_early=stops_early)
 
     def on_epoch_begin(self, net, **kwargs):
         if self.task is not None:
@@ -657,7 +658,7 @@ class _Epochs(Callback):
             )
 
     def on_epoch_end(self, net, **kwargs):
-        self.steps_.advance()
+        self.epochs_.count()
         if self.task is None:
             return
 
@@ -674,8 +675,9 @@ class _Epochs(Callback):
             raise KeyboardInterrupt  # how a skorch callback ends the training
 
     def on_train_end(self, net, **kwargs):
+        self.epochs_.close()
         # These belong to one fit.
-        self.estimator = self.task = self.epoch_ = self.steps_ = None
+        self.estimator = self.task = self.epoch_ = self.epochs_ = None
 
 
 def _history(net):

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
+from .._base._progress import progress
 from .._base._typing import Frame
 
 #: What names the files of a log: a path, or several.
@@ -91,7 +92,8 @@ def open_files(source: Files) -> Frame:
     except ImportError:
         arguments = form.for_pandas | _of_text(files, form, _first_line_by_pandas)
         read = getattr(pd, form.pandas)
-        return pd.concat([read(file, **arguments) for file in files], ignore_index=True)
+        parts = [read(file, **arguments) for file in progress(files, "file")]
+        return pd.concat(parts, ignore_index=True)
     arguments = form.for_polars | _of_text(files, form, _first_line_by_polars)
     arguments |= _columns_of_folders(files, form)
     if "encoding" in arguments:

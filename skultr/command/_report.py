@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass, field, fields
 from html import escape
 from string import Template
@@ -13,6 +14,7 @@ from typing import Any, Literal
 import narwhals.stable.v2 as nw
 import pandas as pd
 
+from .._base._progress import Steps, working
 from .._base._texts import visible_text
 from .._base._typing import AnyFrame, Frame
 from .._log._counted import collect
@@ -315,22 +317,25 @@ def describe_log(
         rename[click] = "click"
     files = log if are_files(log) else None
     source = f"{type(log).__module__}.{type(log).__name__}" if files is None else called(files)
-    try:
-        frame, n_all = _read(log, rename, source)
-    except BaseException as error:  # of whatever engine reads it
-        if not _is_of_engine(error):
-            raise
-        raise ValueError(f"{source} cannot be read: {error}{_hint(files)}") from error
-    if not len(frame):
-        return LogReport(source, faults=["The log has no rows."])
-    report = _report_of(LogTable(frame, rename), source, files, engine)
+    with working("describe_log"), closing(Steps("step", 4, alike=False)) as steps:
+        try:
+            frame, n_all = _read(log, rename, source)
+        except BaseException as error:  # of whatever engine reads it
+            if not _is_of_engine(error):
+                raise
+            raise ValueError(f"{source} cannot be read: {error}{_hint(files)}") from error
+        if not len(frame):
+            return LogReport(source, faults=["The log has no rows."])
+        steps.count()
+        report = _report_of(LogTable(frame, rename), source, files, engine, steps)
     if n_all > len(frame):
         report.remarks.append(f"The log has {n_all:,} rows; these are whole queries drawn of it.")
     return report
 
 
-def _report_of(table, source, files, engine):
-    """The report of a log under its roles."""
+def _report_of(table, source, files, engine, steps):
+    """The report of a log under its roles; the steps are roles, checks and verdict."""
+    steps.count()
     # What a fit would say is taken from its own checks.
     log = table.renamed()
     errors = []
@@ -340,6 +345,7 @@ def _report_of(table, source, files, engine):
         # Without all roles there is nothing to check.
         if not table.missing:
             errors, mends = errors_of(log, "click", {}, (*FIT_ROLES, "production"))
+    steps.count()
     found = judge(table, log, errors)
     warned = dict.fromkeys(str(warning.message) for warning in caught)
     return LogReport(
@@ -438,19 +444,22 @@ def _refuse_unreadable(schema, source):
 
 def _in_memory(frame, qid):
     """At most a million rows of a frame, as whole queries, in memory; the number of all rows."""
-    n_rows = collect(frame.select(nw.len())).item()
-    if n_rows <= MOST_ROWS.value:
-        return collect(frame), n_rows
-    if qid is None:
-        return collect(frame.head(MOST_ROWS.value)), n_rows
-    counts = collect(frame.group_by(qid).agg(nw.len().alias("_n"))).to_pandas()
-    # The same draw in whatever order the engine counted.
-    counts = counts.sort_values(qid, kind="stable", ignore_index=True)
-    counts = counts.sample(frac=1, random_state=0)
-    drawn = counts[counts["_n"].cumsum() <= MOST_ROWS.value]
-    if not len(drawn):
-        drawn = counts[:1]
-    return collect(frame.filter(nw.col(qid).is_in(drawn[qid].tolist()))), n_rows
+    with closing(Steps("pass over the log", 3, may_end_early=True)) as passes:
+        n_rows = collect(frame.select(nw.len())).item()
+        passes.count()
+        if n_rows <= MOST_ROWS.value:
+            return collect(frame), n_rows
+        if qid is None:
+            return collect(frame.head(MOST_ROWS.value)), n_rows
+        counts = collect(frame.group_by(qid).agg(nw.len().alias("_n"))).to_pandas()
+        passes.count()
+        # The same draw in whatever order the engine counted.
+        counts = counts.sort_values(qid, kind="stable", ignore_index=True)
+        counts = counts.sample(frac=1, random_state=0)
+        drawn = counts[counts["_n"].cumsum() <= MOST_ROWS.value]
+        if not len(drawn):
+            drawn = counts[:1]
+        return collect(frame.filter(nw.col(qid).is_in(drawn[qid].tolist()))), n_rows
 
 
 # HTML --------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
+from .._base._progress import show_progress
 from .._base._texts import VisibleStream
 from ..exceptions import is_meant
 from ._log_verdict import LEVELS
@@ -24,6 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments):
+    show_progress()  # where a person watches
     parser = argparse.ArgumentParser("skultr", description="Unbiased learning to rank.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
     check = commands.add_parser(

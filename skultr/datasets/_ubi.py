@@ -219,8 +219,7 @@ def read_ubi(
         _take(records, queries, None if events is None else "query", fields, n_jobs)
         if events is not None:
             _take(records, events, "event", fields, n_jobs)
-        with working("result pages"):
-            return _read(records, rules)
+        return _read(records, rules)
 
 
 # Parameters ---------------------------------------------------------------------------

@@ -207,7 +207,7 @@ def run_comparison(
         left = list(design.left(done))
         pool = Parallel(n_jobs=n_jobs, return_as="generator_unordered")
         found = pool(delayed(_run_log)(design, log, methods, file) for log, methods in left)
-        for rows in progress(found, "log", total=len(left)):
+        for rows in progress(found, "log", len(left)):
             done |= {_key(row): row for row in rows}
     cells = pd.DataFrame([done[key] for log in design.logs() for key in design.keys_of(log)])
     return ComparisonTable(cells, k=k, n_positions=n_positions)
@@ -347,7 +347,7 @@ def _run_log(design, log, methods, file):
     """Rows of some methods on one log; each is in the file as soon as it is there."""
     world = _World(design, log)
     rows = []
-    for method in progress(methods, "method"):
+    for method in progress(methods, "method", alike=False):
         row = {**log._asdict(), "method": method, **world.measure(method)}
         file.add(row)
         rows.append(row)

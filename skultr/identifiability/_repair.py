@@ -420,7 +420,8 @@ class IdentifiabilityRepair(
         X = self._checked(X, [*self._columns, self._click_column], reset=False)
         if not is_frame(X):
             return X
-        present = [name for name in self._columns if name in column_names(X)]
+        names = column_names(X)
+        present = [name for name in self._columns if name in names]
         if present and len(present) == len(self._columns):
             X = with_column(X, "bias", self._bias_of(X))
         # Bias columns without a role are no features of a ranker.

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import chi2
 
+from .._base._progress import working
 from .._base._typing import Floats
 from .._log._cells import examination_table
 from .._models._free_effects import FreeEffects
@@ -71,7 +72,8 @@ def dual_examination(log: ClickLog, like: Any) -> Floats:
     """
     from .._torch._joint import DualLearner, fit_dual  # imports torch
 
-    log_examination = fit_dual(DualLearner.like(like), log)
+    with working("examination"):
+        log_examination = fit_dual(DualLearner.like(like), log)
     warn_about_unknown(log, log_examination)
     return log_examination
 

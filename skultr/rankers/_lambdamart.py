@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from numbers import Integral, Real
@@ -312,7 +312,8 @@ class LambdaMARTRanker(HasPublishedVariant, PropensityRanker):
         # 2. Held-out queries, by whose loss training stops.
         is_held_out = self._held_out(documents, random)
         train = documents.take(~is_held_out)
-        callbacks = [_report_rounds(self, task)]
+        rounds = Steps("round", self.n_estimators, may_end_early=bool(is_held_out.any()))
+        callbacks = [_report_rounds(self, task, rounds)]
         held_out = {}
         losses = {}
         if is_held_out.any():
@@ -325,7 +326,7 @@ class LambdaMARTRanker(HasPublishedVariant, PropensityRanker):
                 lgb.record_evaluation(losses),
             ]
         # 3. Trees.
-        with _in_our_words():
+        with _in_our_words(), closing(rounds):
             booster = lgb.train(
                 settings, train, self.n_estimators, callbacks=callbacks, **held_out
             )
@@ -519,16 +520,14 @@ def _held_out_loss(scores, data):
     return "softmax", _derivatives(SoftmaxObjective().loss, scores, data), False
 
 
-def _report_rounds(estimator, task):
-    """Callback of LightGBM that reports every round, also to scikit-learn's callbacks.
+def _report_rounds(estimator, task, rounds):
+    """Callback of LightGBM that counts every round, and reports it to scikit-learn's callbacks.
 
     Training stops when one of them requests it.
     """
 
-    rounds = Steps("round", most=estimator.n_estimators)
-
     def report(env):
-        rounds.advance()
+        rounds.count()
         context = task.context.subcontext(task_name="round")
         context.call_on_fit_task_begin(estimator=estimator, X=task.X, y=task.y)
         wants_stop = context.call_on_fit_task_end(

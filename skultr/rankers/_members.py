@@ -122,7 +122,8 @@ def fit_members(rankers: Iterable[Any], log: ClickLog, *, is_told: bool) -> list
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         fitted = [
-            fit_member(ranker, log, checks=is_told) for ranker in progress(rankers, "member")
+            fit_member(ranker, log, checks=is_told)
+            for ranker in progress(rankers, "member", alike=False)
         ]
     # Texts of several members differ in their numbers, which follow the first colon.
     said = {}

@@ -166,6 +166,6 @@ class RankAggRanker(HoldsMembers, BaseRanker):
         random = check_random_state(self.random_state)
         self.estimators_ = [
             fit_to_log(seeded_clone(ranker, random.randint(2**31 - 1)), log)
-            for _, ranker in progress(members, "member")
+            for _, ranker in progress(members, "member", alike=False)
         ]
         self._names = [name for name, _ in members]
