@@ -75,7 +75,7 @@ figure, panels = plt.subplots(
 )
 for axes, (name, graph) in zip(panels, graphs.items(), strict=True):
     IdentifiabilityDisplay.from_graph(graph, ax=axes)
-    axes.set_title(f"{name}\n{axes.get_title(loc='left')}".replace(": ", ":\n"), loc="left")
+    axes.set_title(f"{name}\n{axes.get_title()}")
 plt.show()
 
 # %%
