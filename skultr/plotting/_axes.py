@@ -42,8 +42,8 @@ _OF_OTHERS = ("#7251b5", "#b5838d", "#0f4c5c", "#a3b18a", "#bc6c25")
 _PALETTE = ("dla", "ips", "naive", "ensemble", "heckman", "lambdamart", "user-aware", "cld")
 
 
-#: Inches that a letter of a title takes, at the default size of 12 points.
-_LETTER = 0.09
+#: Inches that a letter takes, by point of its size.
+_LETTER = 0.0075
 #: Up to this number of positions, each has a tick.
 _EVERY_POSITION = 15
 
@@ -143,11 +143,13 @@ class Display:
         """Width and height of the axes, before a layout makes room for labels."""
         return self.ax_.get_position().size * self.figure_.get_size_inches()
 
+    def _in_lines(self, text, size):
+        """The text in lines as wide as the axes, in letters of a size in points."""
+        n_letters = max(10, int(self._inches()[0] / (_LETTER * size)))
+        return "\n".join(line for part in text.split("\n") for line in wrap(part, n_letters))
+
     def _write_title(self, text, **style):
-        """The title, in lines that end before the next axes begin."""
-        n_letters = max(10, int(self._inches()[0] / _LETTER))
-        lines = [line for part in text.split("\n") for line in wrap(part, n_letters)]
-        self.ax_.set_title("\n".join(lines), **style)
+        self.ax_.set_title(self._in_lines(text, 12), **style)
 
     def _new_figure(self, figsize):
         try:

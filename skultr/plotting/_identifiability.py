@@ -171,7 +171,7 @@ class IdentifiabilityDisplay(Display):
         turn = (np.arange(len(order)) + labels[order]) / n_places
         angles[order] = np.pi / 2 - 2 * np.pi * turn
         places = np.stack([np.cos(angles), np.sin(angles)], axis=1)
-        reach = 1.2 + 0.05 * max(lengths)  # room for the names
+        reach = self._reach(max(lengths))
         self.ax_.set(xticks=[], yticks=[])
         # matplotlib does not count texts for the limits of the axes.
         self.ax_.update_datalim([(-reach, -reach), (reach, reach)])
@@ -191,6 +191,13 @@ class IdentifiabilityDisplay(Display):
             self.ax_.annotate(_short(name), place, **beyond, **style)
         self._write_notes(notes)
 
+    def _reach(self, n_letters):
+        """Half of the width of the axes, in radii of the circle: room for names around it."""
+        # Title and notes leave about two thirds of the height; letters are 8 points high.
+        half = 72 / 2 * min(self._inches() * (1.0, 0.67))
+        names = 24 if n_letters <= 3 else 16 + 4.8 * n_letters
+        return half / max(half - names, 0.3 * half)
+
     def _meaning(self):
         """What the verdict means for whoever compares positions, in one sentence."""
         if len(self.components) == 1:
@@ -199,7 +206,7 @@ class IdentifiabilityDisplay(Display):
 
     def _write_notes(self, notes):
         """What the drawing means, below it, and the shares of components in their colours."""
-        text = "\n".join(notes)
+        text = self._in_lines("\n".join(notes), 8)
         if len(self.components) == 1:
             self.ax_.set_xlabel(text, fontsize=8, color="0.35")
             return

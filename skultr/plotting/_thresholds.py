@@ -14,5 +14,5 @@ COPIES = Threshold(
     0.2,
     "CMIP, in nats, from which a picture says that scores copy the old ranking",
     "of normal variables with that much, one explains a third of the variance of the other",
-    "theory",
+    "choice",
 )

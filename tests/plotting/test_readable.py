@@ -60,10 +60,11 @@ def debiasedness(cmip):
     return DebiasednessDisplay(documents, cmip=cmip).plot
 
 
-def graph(n_factors, is_connected):
-    factor = np.arange(n_factors)
+def graph(factor, is_connected):
+    factor = np.array(factor)
     shown = np.r_[factor, np.roll(factor, 1)] if is_connected else np.r_[factor, factor]
-    found = IdentifiabilityGraph(np.r_[factor, factor], shown)
+    doc = np.arange(len(factor))
+    found = IdentifiabilityGraph(np.r_[doc, doc], shown)
     return lambda ax=None: IdentifiabilityDisplay.from_graph(found, ax=ax)
 
 
@@ -82,9 +83,10 @@ DISPLAYS = {
     "arrows around": embedding(range(1, 21), np.linspace(0, 6, 20)),
     "arrows on a line": embedding(range(1, 11), NEARLY_ONE_WAY, n_axes=1),
     "copies": debiasedness(0.31),
-    "60 components": graph(60, is_connected=False),
-    "60 in a circle": graph(60, is_connected=True),
-    "100 components": graph(100, is_connected=False),
+    "60 components": graph(range(60), is_connected=False),
+    "60 in a circle": graph(range(60), is_connected=True),
+    "100 components": graph(range(100), is_connected=False),
+    "devices in a circle": graph([f"{k} · {device}" for k, device in DEVICES], is_connected=False),
 }
 
 
@@ -129,8 +131,11 @@ def test_title_ticks_and_names_can_be_read(name):
         area = legend.get_window_extent().padded(-2)
         assert page.contains(*area.min)
         assert page.contains(*area.max)
-        for text, box in boxes(ax.texts, display).items():
+        for text, box in boxes([*ax.texts, ax.title], display).items():
             assert not box.overlaps(area), f"the legend lies on {text}"
+    (heading,) = boxes([ax.title], display).values()
+    for text, box in boxes(ax.texts, display).items():
+        assert not box.overlaps(heading), f"the title lies on {text}"
 
 
 @pytest.mark.parametrize("name", DISPLAYS)
