@@ -12,8 +12,9 @@ from sphinx_gallery.sorting import ExplicitOrder
 
 import skultr
 
-# The directives of docs/papers and docs/benchmarks.rst, and the thumbnails of the gallery.
+# The directives of docs/papers and docs/benchmarks.rst, thumbnails and notebooks of the gallery.
 sys.path.insert(0, str(Path(__file__).parent / "_ext"))
+import notebooks
 
 project = "skultr"
 copyright = "The skultr developers"
@@ -29,6 +30,8 @@ extensions = [
     "numpydoc",
     "myst_parser",
     "sphinx_design",
+    "sphinx_copybutton",
+    "sphinxext.opengraph",
     "sphinx_gallery.gen_gallery",
     "paper_links",
     "paper_results",
@@ -36,6 +39,7 @@ extensions = [
     "thresholds",
     "published_settings",
     "thumbnails",
+    "notebooks",
 ]
 exclude_patterns = ["_build", "**/README.txt", "**/sg_execution_times.rst"]
 templates_path = ["_templates"]
@@ -53,8 +57,7 @@ sphinx_gallery_conf = {
     # One example per core, each with its share of the threads.
     "parallel": min(os.cpu_count() or 1, 4),
     "gallery_dirs": "auto_examples",
-    "first_notebook_cell": "# Run it in the folder of the example, in a checkout of skultr:\n"
-    '# %pip install --quiet "../..[plot]"',
+    "first_notebook_cell": notebooks.INSTALL,
     "filename_pattern": r"/plot_",
     "ignore_pattern": r"__init__\.py|quickstart\.py|\b(simulated|german)_shop\.py",
     "within_subsection_order": ExplicitOrder(
@@ -123,8 +126,19 @@ sphinx_gallery_conf = {
     "abort_on_example_error": True,
 }
 
+# A copied block is code: without prompts, and without what the code prints.
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
+
+# What a chat shows beside a link to a page: its title, its first sentence and one picture for all.
+ogp_site_url = "https://skultr.readthedocs.io/en/latest/"
+ogp_image = "_static/card.png"
+ogp_image_alt = "skultr: learning to rank from clicks, without position bias"
+ogp_social_cards = {"enable": False}
+
 html_theme = "pydata_sphinx_theme"
 html_title = "skultr"
+html_favicon = "_static/favicon.svg"
 html_static_path = ["_static"]
 html_css_files = ["skultr.css"]
 html_js_files = [(name, {"defer": "defer"}) for name in ("wide_figures.js", "folded_pages.js")]
@@ -132,7 +146,12 @@ html_show_sourcelink = False
 # "fit" on the page of a class, not "DLARanker.fit".
 toc_object_entries_show_parents = "hide"
 html_theme_options = {
-    "logo": {"text": f"skultr {version}"},
+    "logo": {
+        "text": f"skultr {version}",
+        "image_light": "_static/logo.svg",
+        "image_dark": "_static/logo_dark.svg",
+        "alt_text": "skultr - home",
+    },
     "github_url": "https://github.com/skultr/skultr",
     "show_prev_next": True,
     "secondary_sidebar_items": ["page-toc"],

@@ -89,6 +89,47 @@ def test_every_page_of_the_guide_has_a_figure_that_something_draws():
         assert len(pictures) == len(figures), f"{page.name}: a figure without :alt:"
 
 
+def test_no_figure_is_on_two_pages():
+    """Also none of the gallery; the README, which is no page of the site, has those of home."""
+    shown_on = {}
+    for page in [*(ROOT / "docs").rglob("*.rst"), *(ROOT / "docs").rglob("*.md")]:
+        if not {"_build", "auto_examples", "generated"} & {*page.parts}:
+            pattern = r"(?:figure|image):: (\S+)|!\[[^\]]*\]\(([^)]+)\)"
+            for figure in map("".join, re.findall(pattern, page.read_text())):
+                shown_on.setdefault(Path(figure).name, set()).add(page.name)
+    assert len(shown_on) > 20
+    assert not {figure: pages for figure, pages in shown_on.items() if len(pages) > 1}
+
+
+def test_pages_begin_with_what_readers_came_for():
+    """The scoreboard before the options of the command, and rankers with the one for most."""
+    papers = (ROOT / "docs" / "papers" / "index.rst").read_text()
+    assert papers.index(".. decided::") < papers.index("--quick")
+    assert papers[: papers.index(".. decided::")].count("\n") < 12
+    tables = re.findall(r"autosummary::\n(?: +:.*\n)+\n((?: +\S+\n)+)",
+                        (ROOT / "docs" / "api.rst").read_text())  # fmt: skip
+    first = [table.split()[0].split(".")[-1].lstrip("~") for table in tables]
+    assert first[:3] == ["describe_log", "IdentifiabilityGraph", "EnsembleRanker"]
+
+
+def test_logo_is_what_its_script_draws(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "docs" / "_ext")
+    logo = importlib.import_module("logo")
+    drawn = {name: (ROOT / "docs" / "_static" / name).read_text() for name in logo.PICTURES}
+    assert drawn == logo.PICTURES, "draw it again: python docs/_ext/logo.py"
+
+
+def test_social_card_has_the_size_that_networks_ask_for(tmp_path, monkeypatch):
+    from matplotlib import pyplot
+
+    monkeypatch.syspath_prepend(ROOT / "docs" / "_ext")
+    logo = importlib.import_module("logo")
+    logo.draw_card(tmp_path / "card.png")
+    for card in (tmp_path / "card.png", ROOT / "docs" / "_static" / "card.png"):
+        height, width, _ = pyplot.imread(card).shape
+        assert (width, height) == logo.CARD == (1200, 630)
+
+
 def test_gallery_checks_its_claims():
     scripts = list((ROOT / "examples").glob("*/plot_*.py"))
     assert len(scripts) > 30

@@ -1,7 +1,9 @@
 """The code of the README runs as it stands, on a Parquet file with the columns that it names."""
 
 import re
+import tomllib
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 
@@ -43,6 +45,19 @@ def test_links_are_absolute_and_images_are_in_the_checkout():
     files = re.findall(r"skultr/skultr/(?:blob/)?main/([\w./]+)", " ".join(targets))
     assert len(files) > 3
     assert all((Path(__file__).parents[1] / file).exists() for file in files)
+
+
+def test_badges_are_static_and_true():
+    """No badge asks a service for a state: licence and Pythons are those of pyproject.toml."""
+    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
+    badges = [unquote(badge) for badge in re.findall(r"shields\.io/badge/([^)]+)", README)]
+    licence, pythons, _ = badges
+    assert licence.replace("--", "-").startswith(
+        f"licence-{project['license'].replace('-', ' ', 1)}"
+    )
+    versions = [c.split()[-1] for c in project["classifiers"] if "Python :: 3." in c]
+    assert pythons.startswith(f"python-{versions[0]} to {versions[-1]}-")
+    assert len(badges) == README.count("shields.io") == 3
 
 
 def test_pages_exist_in_the_documentation():

@@ -71,11 +71,11 @@ for name, graph in graphs.items():
 # Each component has a scale of its own: if the relevance of its documents is doubled and the
 # examination of its factors halved, no click probability changes.
 figure, panels = plt.subplots(
-    1, 3, figsize=(11.5, 3.9), width_ratios=[1, 1, 2.1], layout="constrained"
+    1, 3, figsize=(12, 5.2), width_ratios=[1, 1, 1.6], layout="constrained"
 )
 for axes, (name, graph) in zip(panels, graphs.items(), strict=True):
     IdentifiabilityDisplay.from_graph(graph, ax=axes)
-    axes.set_title(f"{name}\n{axes.get_title(loc='left')}".replace(": ", ":\n"), loc="left")
+    axes.set_title(f"{name}\n{axes.get_title()}")
 plt.show()
 
 # %%

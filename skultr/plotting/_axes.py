@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterable
 from itertools import cycle
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -12,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._base._optional import optional
 from .._base._shared_text import with_shared_text
-from .._base._typing import Floats
+from .._base._typing import Floats, Ints
 from .._log._estimator import if_fitted, steps_of
 
 if TYPE_CHECKING:
@@ -41,6 +42,11 @@ _OF_METHODS = {
 _OF_OTHERS = ("#7251b5", "#b5838d", "#0f4c5c", "#a3b18a", "#bc6c25")
 _PALETTE = ("dla", "ips", "naive", "ensemble", "heckman", "lambdamart", "user-aware", "cld")
 
+
+#: Inches that a letter takes, by point of its size.
+_LETTER = 0.0075
+#: Up to this number of positions, each has a tick.
+_EVERY_POSITION = 15
 
 #: What the docstrings of several displays share.
 _TEXTS = {
@@ -134,6 +140,18 @@ class Display:
         # To a type checker, it might be a SubFigure.
         self.figure_ = cast("Figure", self.ax_.figure)
 
+    def _inches(self):
+        """Width and height of the axes, before a layout makes room for labels."""
+        return self.ax_.get_position().size * self.figure_.get_size_inches()
+
+    def _in_lines(self, text, size):
+        """The text in lines as wide as the axes, in letters of a size in points."""
+        n_letters = max(10, int(self._inches()[0] / (_LETTER * size)))
+        return "\n".join(line for part in text.split("\n") for line in wrap(part, n_letters))
+
+    def _write_title(self, text, **style):
+        self.ax_.set_title(self._in_lines(text, 12), **style)
+
     def _new_figure(self, figsize):
         return optional("matplotlib.pyplot", "plot").figure(figsize=figsize, layout="constrained")
 
@@ -148,6 +166,30 @@ def shades(cmap: str | Colormap, n: int, end: float) -> Any:
     from matplotlib import colormaps
 
     return colormaps.get_cmap(cmap)(np.linspace(0, end, n))
+
+
+def position_ticks(positions: Ints) -> Ints:
+    """Places of ticks, whole numbers: all if they are few, else the first and round ones."""
+    from matplotlib.ticker import MaxNLocator
+
+    if len(positions) <= _EVERY_POSITION:
+        return positions
+    first = min(positions)
+    round_ones = MaxNLocator(8, steps=[1, 5, 10], integer=True).tick_values(first, max(positions))
+    # A round number beside the first would lie on it.
+    shown = [tick for tick in round_ones if first + 1 < tick <= max(positions)]
+    return np.array([first, *shown], dtype=int)
+
+
+def outwards(angle: float) -> dict[str, Any]:
+    """Style of a text that points away from the middle of a circle, and is not upside down."""
+    # Top and bottom are on the right, whatever the cosine is rounded to.
+    is_left = np.cos(angle) < -1e-9
+    return {
+        "ha": "right" if is_left else "left",
+        "rotation_mode": "anchor",
+        "rotation": np.degrees(angle) + (180 if is_left else 0),
+    }
 
 
 def factor_text(factor: Any) -> str:

@@ -22,6 +22,7 @@ from ._axes import (
     factor_to_either_side,
     fitted_value,
     method_colors,
+    position_ticks,
     shades,
 )
 
@@ -32,6 +33,10 @@ if TYPE_CHECKING:
 
 #: Up to this number of bias factors, examination is drawn as curves with one tick per factor.
 _MAX_CURVE = 60
+#: Inches that the name of a factor takes on the axis, if names are turned.
+_NAME = 0.17
+#: Up to this number of named users, their names fit into the axes.
+_NAMES_INSIDE = 6
 _MARKERS = "osD^vP"
 _TRUTH_LINE = {"color": TRUTH, "linestyle": "--", "zorder": 3, "label": "truth"}
 
@@ -225,7 +230,7 @@ class ExaminationDisplay(Display):
                 f"confidence_level must be a number between 0 and 1, got {confidence_level!r}."
             )
         quantile = float(ndtri((1 + confidence_level) / 2))
-        self._open(ax, (6.4, 4.4))
+        self._open(ax, (self._own_width(), 4.4))
         self.lines_: dict[Any, Line2D] = {}
         self.truth_line_: Line2D | LineCollection | None = None
         first, *_ = self.tables.values()
@@ -240,6 +245,15 @@ class ExaminationDisplay(Display):
             self._plot_sorted(curves)
         self.ax_.legend(frameon=False)
         return self
+
+    def _own_width(self):
+        """Inches of a figure of its own: room for the names of factors that are no numbers."""
+        numbers = [pd.api.types.is_numeric_dtype(table.index) for table in self.tables.values()]
+        longest = max(map(len, self.tables.values()))
+        if all(numbers) or longest > _MAX_CURVE or is_of_users(next(iter(self.tables.values()))):
+            return 6.4
+        # The axes are about three quarters of a figure.
+        return max(6.4, _NAME * longest / 0.75)
 
     # Few bias factors -----------------------------------------------------------------
     def _plot_curves(self, curves, quantile):
@@ -308,14 +322,22 @@ class ExaminationDisplay(Display):
             ylabel=f"examination relative to {reference}",
             ylim=(0, 1.06 * highest),
         )
-        # Many numbers are told by the ticks of matplotlib; names need a tick each.
-        if len(place) <= 15 or not pd.api.types.is_numeric_dtype(place.index):
-            labels = [factor_text(factor) for factor in place.index]
-            style = {}
-            n_letters = sum(map(len, labels))
-            if n_letters > 70:  # more than fit side by side
-                style = {"rotation": 60, "ha": "right", "rotation_mode": "anchor"}
-            self.ax_.set_xticks(place.to_numpy(), labels, **style)
+        self._write_title(f"How likely users look, by {xlabel}")
+        if pd.api.types.is_integer_dtype(place.index):
+            self.ax_.set_xticks(position_ticks(place.to_numpy()))
+        elif not pd.api.types.is_numeric_dtype(place.index):
+            self._name_factors(place)
+
+    def _name_factors(self, place):
+        """A tick with the name of each factor, or of every so many where these are too many."""
+        inches = self._inches()[0]
+        step = int(np.ceil(_NAME * len(place) / inches))
+        shown = place.iloc[::step]
+        labels = [factor_text(factor) for factor in shown.index]
+        style = {}
+        if sum(map(len, labels)) > 11 * inches:  # more letters than fit side by side
+            style = {"rotation": 60, "ha": "right", "rotation_mode": "anchor"}
+        self.ax_.set_xticks(shown.to_numpy(), labels, **style)
 
     # Users ----------------------------------------------------------------------------
     def _plot_users(self, table, quantile):
@@ -336,6 +358,7 @@ class ExaminationDisplay(Display):
             self._plot_many_users(table, curves, depth)
         # The table has one scale for all users, so that the curve of a user need not start at 1.
         self._label_factors(_places(curves.columns), curves.columns.min())
+        self._write_title(f"How likely each {curves.index.name or 'user'} looks")
 
     def _plot_named_users(self, table, curves, depth, quantile):
         """Curves with intervals, and with the names of users in the legend."""
@@ -352,7 +375,9 @@ class ExaminationDisplay(Display):
         if self.truth is not None:
             truth = _scaled_to(table, self.truth.reindex(curves.index))
             self.truth_line_ = _draw_truth(self.ax_, truth, linewidths=1.0, alpha=0.75)
-        self.ax_.legend(frameon=False, title=curves.index.name)
+        outside = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0), "fontsize": 8}
+        style = outside if len(depth) > _NAMES_INSIDE else {}
+        self.ax_.legend(frameon=False, title=curves.index.name, **style)
 
     def _plot_many_users(self, table, curves, depth):
         """Thin curves without names; the colour tells how deep a user reads."""
@@ -384,6 +409,9 @@ class ExaminationDisplay(Display):
             xlabel="bias factors, most examined first",
             ylabel="examination relative to the most examined",
         )
+        # 100 is easier to read than 10 to the power of 2.
+        self.ax_.xaxis.set_major_formatter("{x:,.0f}")
+        self._write_title("How likely users look, by bias factor")
 
 
 # Input --------------------------------------------------------------------------------
@@ -510,9 +538,13 @@ def _read_truth_of_users(truth, tables):
 def _colors_by_depth(ax, depth):
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import Normalize
+    from matplotlib.ticker import MaxNLocator
 
     scale = ScalarMappable(Normalize(depth.min(), depth.max()), "viridis")
-    ax.figure.colorbar(scale, ax=ax, label=f"mean position that a {depth.index.name} examines")
+    # Whole positions, where the users differ by that much.
+    whole = MaxNLocator(integer=True) if np.ptp(depth) >= 2 else None
+    label = f"mean position that a {depth.index.name} examines"
+    ax.figure.colorbar(scale, ax=ax, label=label, ticks=whole)
     return scale.to_rgba(depth.to_numpy())
 
 

@@ -11,7 +11,7 @@ import pandas as pd
 
 from .._base._typing import ArrayLike, Column, Frame, Simulated
 from ..identifiability._graph import IdentifiabilityGraph
-from ._axes import Display, factor_text, factor_to_either_side, palette
+from ._axes import Display, factor_text, factor_to_either_side, outwards, palette
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -62,7 +62,7 @@ class IdentifiabilityDisplay(Display):
     >>> from skultr.simulation import make_disconnected_log
     >>> X, clicks, truth = make_disconnected_log(2, n_documents=300, n_queries=40, random_state=0)
     >>> display = IdentifiabilityDisplay.from_log(X)
-    >>> print(display.ax_.get_title(loc="left"))
+    >>> print(display.ax_.get_title())
     NOT identifiable: 10 bias factors in 2 components
     """
 
@@ -156,11 +156,7 @@ class IdentifiabilityDisplay(Display):
             self._plot_bars(ax)
         else:
             self._plot_circle(ax)
-        inches = self.ax_.get_position().width * self.figure_.get_figwidth()
-        # A bold letter is about 0.085 inches wide.
-        if inches < 0.085 * len(verdict):  # break the title before it reaches the next axes
-            verdict = verdict.replace(": ", ":\n")
-        self.ax_.set_title(verdict, loc="left", fontweight="bold")
+        self._write_title(verdict)
         return self
 
     # One by one -----------------------------------------------------------------------
@@ -175,28 +171,54 @@ class IdentifiabilityDisplay(Display):
         turn = (np.arange(len(order)) + labels[order]) / n_places
         angles[order] = np.pi / 2 - 2 * np.pi * turn
         places = np.stack([np.cos(angles), np.sin(angles)], axis=1)
-        reach = 1.2 + 0.05 * max(lengths)  # room for the names
+        reach = self._reach(max(lengths))
         self.ax_.set(xticks=[], yticks=[])
         # matplotlib does not count texts for the limits of the axes.
         self.ax_.update_datalim([(-reach, -reach), (reach, reach)])
         self.ax_.margins(0)
         self.ax_.set_aspect("equal", adjustable="datalim")
         colors = np.array(palette(len(self.components)))[labels]
-        notes = self._draw_links(places, colors)
+        notes = [self._meaning()]
+        notes += self._draw_links(places, colors)
         notes += self._draw_weak_links(places, labels)
-        self.ax_.set_xlabel("\n".join(notes), fontsize=8, color="0.35")
         self.points_ = self.ax_.scatter(*places.T, s=90, c=colors, edgecolors="white", zorder=3)
-        for name, angle, place in zip(self.names, angles, 1.11 * places, strict=True):
+        for name, angle, place in zip(self.names, angles, places, strict=True):
             # Short names stand upright; long ones point outwards, and do not lie on each other.
-            style = {"ha": "center"} if max(lengths) <= 3 else _outwards(angle)
-            self.ax_.text(*place, _short(name), va="center", fontsize=8, zorder=4, **style)
-        if len(self.components) > 1:
-            # A legend without points of its own: all factors are one scatter.
-            shares = self.components["impressions_share"][:_MAX_OWN]
-            for share, color in zip(shares, palette(len(shares)), strict=True):
-                label = f"{_percent(share)} of impressions"
-                self.ax_.scatter([], [], s=60, color=color, label=label)
-            self.ax_.legend(frameon=False, fontsize=8, loc="upper right")
+            style = {"ha": "center"} if max(lengths) <= 3 else outwards(angle)
+            # In points, so that no name lies on its factor in small axes.
+            beyond = {"xytext": tuple(12 * place), "textcoords": "offset points"}
+            style |= {"va": "center", "fontsize": 8, "zorder": 4}
+            self.ax_.annotate(_short(name), place, **beyond, **style)
+        self._write_notes(notes)
+
+    def _reach(self, n_letters):
+        """Half of the width of the axes, in radii of the circle: room for names around it."""
+        # Title and notes leave about two thirds of the height; letters are 8 points high.
+        half = 72 / 2 * min(self._inches() * (1.0, 0.67))
+        names = 24 if n_letters <= 3 else 16 + 4.8 * n_letters
+        return half / max(half - names, 0.3 * half)
+
+    def _meaning(self):
+        """What the verdict means for whoever compares positions, in one sentence."""
+        if len(self.components) == 1:
+            return "The clicks relate all bias factors to each other."
+        return "The clicks cannot compare bias factors of different components."
+
+    def _write_notes(self, notes):
+        """What the drawing means, below it, and the shares of components in their colours."""
+        text = self._in_lines("\n".join(notes), 8)
+        if len(self.components) == 1:
+            self.ax_.set_xlabel(text, fontsize=8, color="0.35")
+            return
+        # A legend without points of its own: all factors are one scatter.
+        shares = self.components["impressions_share"][:_MAX_OWN]
+        for share, color in zip(shares, palette(len(shares)), strict=True):
+            label = f"{_percent(share)} of impressions"
+            self.ax_.scatter([], [], s=60, color=color, label=label)
+        # In the circle it would lie on names.
+        below = {"loc": "upper center", "bbox_to_anchor": (0.5, 0.0), "ncols": 2}
+        legend = self.ax_.legend(frameon=False, fontsize=8, title=text, title_fontsize=8, **below)
+        legend.get_title().set(color="0.35", ha="center")
 
     def _draw_links(self, places, colors):
         """Lines between factors that share documents; returns what they mean, if there are any."""
@@ -214,7 +236,7 @@ class IdentifiabilityDisplay(Display):
         ends = np.stack([places[a], places[b]], axis=1)
         lines = LineCollection(ends, alpha=alpha, zorder=1, colors=colors[a], linewidths=widths)
         self.ax_.add_collection(lines)
-        return ["lines: shared documents (the more, the wider)"]
+        return ["Lines: shared documents (the more, the wider)"]
 
     def _draw_weak_links(self, places, labels):
         """Dashed lines with the uncertainty of the ratio; returns what they mean, if any."""
@@ -235,7 +257,7 @@ class IdentifiabilityDisplay(Display):
             text = f"×÷ {spread[link]:.2g}" if spread[link] < 100 else "unknown"
             style = {"ha": "center", "va": "center", "fontsize": 8, "bbox": box, "zorder": 5}
             self.ax_.text(*ends.mean(axis=0), text, **style)
-        note = "dashed: ratio of examinations known only to within this factor (95 %)"
+        note = "Dashed: ratio of examinations known only to within this factor (95 %)"
         return [note] if len(weak) else []
 
     # Many -----------------------------------------------------------------------------
@@ -254,7 +276,9 @@ class IdentifiabilityDisplay(Display):
             self.ax_.bar_label(bar, [*map(_percent, share)], padding=3, fontsize=8, color="0.3")
         self.ax_.set(xlim=(0, 1.12), xticks=[], yticks=place, yticklabels=rows["name"])
         self.ax_.tick_params(axis="y", length=0)
-        self.ax_.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, 0.0), ncols=2)
+        below = {"loc": "upper center", "bbox_to_anchor": (0.5, 0.0), "ncols": 2}
+        legend = self.ax_.legend(frameon=False, title=self._meaning(), title_fontsize=8, **below)
+        legend.get_title().set_color("0.35")
 
 
 # Data of the plot ---------------------------------------------------------------------
@@ -280,17 +304,6 @@ def _bar_rows(components):
     others = rest.sum().to_frame().T.assign(name=f"{len(rest):,} others")
     # Without others, no row of them.
     return pd.concat([own.assign(name=names), others[: len(rest)]], ignore_index=True)
-
-
-def _outwards(angle):
-    """Style of a text that points away from the middle of the circle, and is not upside down."""
-    # Top and bottom are on the right, whatever the cosine is rounded to.
-    is_left = np.cos(angle) < -1e-9
-    return {
-        "ha": "right" if is_left else "left",
-        "rotation_mode": "anchor",
-        "rotation": np.degrees(angle) + (180 if is_left else 0),
-    }
 
 
 def _short(name):

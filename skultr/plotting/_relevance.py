@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pandas as pd
+from scipy.optimize import isotonic_regression
 from sklearn.utils.validation import check_is_fitted
 
 from .._base._typing import (
@@ -25,8 +26,10 @@ from ._axes import (
     TRUTH,
     Display,
     factor_text,
+    outwards,
     shades,
 )
+from ._thresholds import COPIES, HARDLY_COPIES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -37,6 +40,22 @@ if TYPE_CHECKING:
 #: Up to this number of values of relevance, each has a colour of its own.
 _MAX_GRADES = 10
 _ARROWS = "#b23a48"
+#: Points: the size of a name of a bias factor, how far it is from the longest arrow at least, and
+#: the room that it takes across its direction.
+_NAME_SIZE = 9
+_NAME_AWAY = 9
+_NAME_ROOM = 13
+#: Inches from the axes to below their label, and of axes under which the legend is one line.
+_BELOW_LABEL = 0.48
+_ONE_LINE = 3.6
+#: The axis of logged positions, which are whole numbers to a reader.
+_LOGGED = "mean logged position"
+#: Verdicts on CMIP from good to bad, and their colours, readable on white.
+_VERDICTS = {
+    "hardly copies the old ranking": "#1a6b3c",
+    "copies the old ranking in part": "#8a5a00",
+    "copies the old ranking": "#b3261e",
+}
 
 
 @dataclass(eq=False, repr=False)
@@ -256,23 +275,54 @@ class EmbeddingDisplay(Display):
             name: self.ax_.annotate("", tip, tail, arrowprops=style, zorder=5)
             for name, tail, tip in arrows
         }
-        # More than 20 names would lie on each other.
-        written = arrows if len(names) <= 20 else []
-        self.text_ = [self._write_name(*arrow) for arrow in written]
         # matplotlib ignores annotations for the limits of the axes and for the legend.
         self.ax_.update_datalim(np.vstack([tails, tips]))
         self.ax_.plot([], [], color=_ARROWS, label=f"observation × {self.arrow_scale_:.2g}")
+        # Of more than 20 names, none could be found.
+        self.text_ = []
+        if len(names) <= 20:
+            write = self._name_lines if tails.any() else self._name_directions
+            write([factor_text(name) for name in names], tips)
 
-    def _write_name(self, name, tail, tip):
-        """The name beyond the tip of its arrow, outlined in white to stay readable."""
+    def _name_lines(self, names, tips):
+        """Names beyond the tips of arrows that lie below each other."""
+        for name, tip in zip(names, tips, strict=True):
+            side = -1 if tip[0] < 0 else 1
+            style = {"ha": "left" if side > 0 else "right", "textcoords": "offset points"}
+            self._write_name(name, tip, xytext=(5 * side, 0), **style)
+
+    def _name_directions(self, names, tips):
+        """Names around all arrows, apart from each other, each with a thin line to its tip."""
+        length = np.linalg.norm(tips, axis=1)
+        per_point = self._data_per_point()
+        radius = length.max() + _NAME_AWAY * per_point
+        longest = max(map(len, names))
+        # Short names stand upright, and beside each other need their width.
+        is_short = longest <= 3
+        width = 0.75 * _NAME_SIZE * longest if is_short else 0.0
+        room = max(_NAME_ROOM, width) * per_point
+        angles = _apart(np.arctan2(tips[:, 1], tips[:, 0]), room / radius)
+        places = radius * np.stack([np.cos(angles), np.sin(angles)], axis=1)
+        # matplotlib ignores names, too, for the limits of the axes.
+        self.ax_.update_datalim(1.05 * places)
+        line = {"color": _ARROWS, "linewidth": 0.6, "alpha": 0.6, "zorder": 4}
+        for name, tip, angle, place in zip(names, tips, angles, places, strict=True):
+            self.ax_.plot(*zip(tip, place, strict=True), **line)
+            self._write_name(name, place, **({"ha": "center"} if is_short else outwards(angle)))
+
+    def _data_per_point(self):
+        """Units of the data in a point of the page, before the layout and so about."""
+        low, high = self.ax_.dataLim.get_points()
+        # Titles, labels and the bar of colours take a fifth.
+        return float(max((high - low) / (0.8 * 72 * self._inches())))
+
+    def _write_name(self, name, place, **style):
+        """The name of a bias factor, outlined in white to stay readable."""
         from matplotlib.patheffects import withStroke
 
-        # Eight points away from the tip; an arrow without length points nowhere.
-        outwards = 8 * (tip - tail) / (np.linalg.norm(tip - tail) or 1.0)
-        style = {"ha": "center", "va": "center", "fontsize": 9, "fontweight": "bold", "zorder": 6}
+        style |= {"va": "center", "fontsize": _NAME_SIZE, "fontweight": "bold", "zorder": 6}
         style["path_effects"] = [withStroke(linewidth=2.5, foreground="white")]
-        place = {"xytext": tuple(outwards), "textcoords": "offset points"}
-        return self.ax_.annotate(factor_text(name), tip, **place, color=_ARROWS, **style)
+        self.text_.append(self.ax_.annotate(name, place, color=_ARROWS, **style))
 
     def _label_axes(self, is_line):
         n_axes = np.shape(self.relevance_embedding)[1]
@@ -283,16 +333,44 @@ class EmbeddingDisplay(Display):
             # How much of what is across the first axis the plot shows.
             spread = np.var(self.relevance_embedding, axis=0)[1:]
             share = f"({spread[0] / (spread.sum() or 1.0):.0%} of their spread)"
-            more = f", first of {n_axes - 1} principal axes {share}" if n_axes > 2 else ""
-            self.ax_.set_ylabel(f"across it{more}")
+            more = f",\nfirst of {n_axes - 1} principal axes {share}" if n_axes > 2 else ""
+            self.ax_.set_ylabel(f"across the mean base vector{more}")
             self.ax_.set_aspect("equal", adjustable="datalim")
         self.ax_.autoscale_view()
-        self.ax_.legend(frameon=False, fontsize=9, loc="best")
+        self._write_title("Documents as the ranker sees them")
+        self._write_legend()
+
+    def _write_legend(self):
+        """The legend below the label of the axis, where it lies on no document."""
+        from matplotlib.transforms import ScaledTranslation
+
+        inch = self.figure_.dpi_scale_trans
+        below = self.ax_.transAxes + ScaledTranslation(0, -_BELOW_LABEL, inch)
+        place = {"loc": "upper center", "bbox_to_anchor": (0.5, 0.0), "bbox_transform": below}
+        n_columns = 3 if self._inches()[0] > _ONE_LINE else 1
+        self.ax_.legend(frameon=False, fontsize=8, ncols=n_columns, **place)
 
 
 def _first_axes(vectors):
     """The axes that are drawn."""
     return np.asarray(vectors, dtype=float)[:, :2]
+
+
+def _apart(angles, room):
+    """The nearest angles, by least squares, of which each is ``room`` from the next."""
+    n_angles = len(angles)
+    order = np.argsort(angles)
+    angle = angles[order]
+    # The circle is cut open where it is emptiest.
+    gaps = np.diff(angle, append=angle[0] + 2 * np.pi)
+    cut = int(np.argmax(gaps)) + 1
+    order = np.roll(order, -cut)
+    angle = np.unwrap(angles[order])
+    # More names than fit around the circle share it.
+    steps = min(room, 2 * np.pi / n_angles) * np.arange(n_angles)
+    apart = np.empty(n_angles)
+    apart[order] = isotonic_regression(angle - steps).x + steps
+    return apart
 
 
 def _colors(grades, cmap):
@@ -381,7 +459,8 @@ class DebiasednessDisplay(Display):
 
     If a model is debiased, the cloud of each grade is flat: among documents of equal relevance,
     the score does not depend on their place in the logged ranking. Falling lines, or a large CMIP
-    in the title, show scores that copy the old ranking. Create it with :meth:`from_estimator` or
+    in the title, show scores that copy the old ranking. The title says whether they do: hardly
+    below 0.1 nats, in part below 0.2, else fully. Create it with :meth:`from_estimator` or
     :meth:`from_predictions`.
 
     Parameters
@@ -532,7 +611,7 @@ class DebiasednessDisplay(Display):
         ax: Axes | None = None,
         *,
         name: str | None = None,
-        logging_name: str = "mean logged position",
+        logging_name: str = _LOGGED,
         cmap: str | Colormap = "viridis",
         s: float = 9,
         alpha: float = 0.35,
@@ -543,7 +622,7 @@ class DebiasednessDisplay(Display):
         ----------
         {ax}
         name : str, default=None
-            Name of the model, for the title.
+            Name of the model, for the title; by default "the model".
         logging_name : str, default="mean logged position"
             Label of the horizontal axis.
         cmap : str or matplotlib colormap, default="viridis"
@@ -553,7 +632,9 @@ class DebiasednessDisplay(Display):
 
         {display}
         """
-        self._open(ax, (5.2, 4.2))
+        from matplotlib.ticker import MaxNLocator
+
+        self._open(ax, (6.0, 4.2))
         by_grade = self.documents.groupby("grade")[["logged", "score"]]
         self.points_: dict[Any, PathCollection] = {}
         self.lines_: dict[Any, Line2D] = {}
@@ -571,12 +652,23 @@ class DebiasednessDisplay(Display):
                 (self.lines_[grade],) = self.ax_.plot(
                     mean_x, mean_y, color=color, lw=2.2, label=f"grade {grade:g}"
                 )
-        title = f"CMIP = {self.cmip:.2f}"
-        self.ax_.set(
-            title=f"{name}: {title}" if name else title,
-            xlabel=logging_name,
-            ylabel="score of the model",
-        )
+        self.ax_.set(xlabel=logging_name, ylabel="score of the model")
+        if logging_name == _LOGGED:
+            self.ax_.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
+        self._write_verdict(name or "the model")
         if self.lines_:
-            self.ax_.legend(frameon=False, fontsize="small")
+            # Outside, where it lies on no document.
+            outside = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)}
+            self.ax_.legend(frameon=False, fontsize="small", **outside)
         return self
+
+    def _write_verdict(self, name):
+        """Whether the model copies the old ranking, in the colour of the answer, and the scale."""
+        good, fair, bad = _VERDICTS
+        is_large = self.cmip >= COPIES.value
+        is_small = self.cmip < HARDLY_COPIES.value
+        verdict = bad if is_large else good if is_small else fair
+        # Estimates below 0 are noise, and -0.00 is no number that a reader knows.
+        value = f"{self.cmip:.2f}".replace("-0.00", "0.00")
+        scale = f"CMIP = {value} (0 is best, bad from {COPIES.value:g})"
+        self._write_title(f"{name} {verdict}\n{scale}", color=_VERDICTS[verdict], fontsize=11)

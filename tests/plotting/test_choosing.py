@@ -52,7 +52,8 @@ def test_from_predictions_draws_each_document_in_the_colour_of_its_grade():
     assert len({tuple(p.get_facecolor()[0]) for p in display.points_.values()}) == 3
     expected = cmip_score(score, logged, grade, estimator="knn", random_state=0)
     assert display.cmip == expected
-    assert ax.get_title() == f"model: CMIP = {expected:.2f}"
+    assert f"CMIP = {abs(expected):.2f} " in ax.get_title()
+    assert ax.get_title().startswith("model hardly")
     names = [text.get_text() for text in ax.get_legend().get_texts()]
     assert names == ["grade 0", "grade 1", "grade 2"]
 
@@ -108,7 +109,7 @@ def test_drawn_again_with_other_names():
     assert display.plot(logging_name="BM25", cmap=pyplot.get_cmap("plasma")) is display
     assert display.ax_ is not before
     assert display.ax_.get_xlabel() == "BM25"
-    assert display.ax_.get_title() == f"CMIP = {display.cmip:.2f}"
+    assert display.ax_.get_title().startswith("the model hardly")
 
 
 @pytest.mark.parametrize("role", ["qid", "position", "relevance"])

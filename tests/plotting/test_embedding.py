@@ -87,7 +87,7 @@ def test_axes_are_the_mean_base_vector_and_then_the_spread():
     assert (factors[0, 1:] >= 0).all()
     share = spread[0, 0] / np.trace(spread)
     assert display.ax_.get_ylabel() == (
-        f"across it, first of 3 principal axes ({share:.0%} of their spread)"
+        f"across the mean base vector,\nfirst of 3 principal axes ({share:.0%} of their spread)"
     )
 
 

@@ -14,7 +14,13 @@ def texts(display):
 
 
 def title(display):
-    return display.ax_.get_title(loc="left")
+    return display.ax_.get_title()
+
+
+def notes(display):
+    """What is written below the drawing."""
+    legend = display.ax_.get_legend()
+    return display.ax_.get_xlabel() if legend is None else legend.get_title().get_text()
 
 
 def n_lines(display):
@@ -71,7 +77,7 @@ def test_weak_link():
     weakest = graph.weak_links()["standard_error"].max()
     assert f"×÷ {np.exp(1.96 * weakest):.2g}" in texts(display)
     assert len(dashed(display)) == 1
-    assert "dashed" in display.ax_.get_xlabel()
+    assert "Dashed" in notes(display)
     assert not dashed(IdentifiabilityDisplay.from_graph(graph, weak_links=False))
 
 
@@ -149,7 +155,7 @@ def test_extremes_of_single_drawing(n_factors):
         IdentifiabilityGraph(np.arange(n_factors), np.arange(n_factors))
     )
     assert n_lines(alone) == 0
-    assert "lines" not in alone.ax_.get_xlabel()
+    assert "Lines" not in notes(alone)
     together = IdentifiabilityGraph(np.zeros(n_factors, dtype=int), np.arange(n_factors))
     display = IdentifiabilityDisplay.from_graph(together)
     assert n_lines(display) == n_factors * (n_factors - 1) // 2
@@ -162,7 +168,7 @@ def test_axes_of_the_user_and_again():
     _, (ax, _) = pyplot.subplots(1, 2, figsize=(8, 3))
     display = IdentifiabilityDisplay.from_log(make_disconnected_log(2, random_state=0).X, ax=ax)
     assert display.ax_ is ax
-    assert title(display).startswith("NOT identifiable:\n10")  # does not fit into one line
+    assert title(display).startswith("NOT identifiable: 10 bias\n")  # does not fit into one line
     again = display.plot()
     assert again is display
     assert again.ax_ is not ax

@@ -121,6 +121,27 @@ def test_header_has_version_source_and_install():
     assert 'href="../install.html"' in header
 
 
+def test_header_has_a_logo_for_light_and_for_dark_pages():
+    text = (SITE / "index.html").read_text(encoding="utf-8")
+    header = text[text.index("<header") : text.index("</header>")]
+    for kind, name in (("light", "logo.svg"), ("dark", "logo_dark.svg")):
+        (tag,) = re.findall(rf"<img[^>]*_static/{name}[^>]*>", header)
+        assert f"only-{kind}" in tag
+    assert re.search(r'<link rel="icon" href="_static/favicon\.svg"', text)
+
+
+def test_every_page_has_a_card_for_chats():
+    image = "https://skultr.readthedocs.io/en/latest/_static/card.png"
+    written = [path for path in pages() if "_modules" not in path.parts]
+    for path in written:
+        text = path.read_text(encoding="utf-8")
+        # Search and index have no text of their own.
+        if path.name not in ("search.html", "genindex.html", "py-modindex.html"):
+            assert f'property="og:image" content="{image}"' in text, path
+            assert 'property="og:title"' in text, path
+    assert (SITE / "_static" / "card.png").is_file()
+
+
 def test_own_parameters_come_first_in_signatures():
     text = (SITE / "generated/skultr.DLARanker.html").read_text(encoding="utf-8")
     names = re.findall(r'sig-param.*?class="n"><span class="pre">(\w+)<', text)
@@ -183,6 +204,24 @@ def complaints_of(tab):
     tab.on("request", see)
     tab.on("requestfailed", lambda request: found.append(f"not found: {request.url}"))
     return found
+
+
+def test_a_copied_block_has_no_prompts_and_no_output(browser):
+    context = browser.new_context(permissions=["clipboard-read", "clipboard-write"])
+    tab = context.new_page()
+    tab.goto((SITE / "user_guide/click_log.html").as_uri())
+    blocks = tab.locator("div.highlight")
+    assert tab.locator("div.highlight button.copybtn").count() == blocks.count() > 5
+    for prompt, line in (("$ ", "skultr check"), (">>> ", "report = describe_log(served)")):
+        block = blocks.filter(has_text=line).first
+        assert prompt in block.inner_text()
+        block.hover()
+        block.locator("button.copybtn").click()
+        copied = tab.evaluate("navigator.clipboard.readText()")
+        assert line in copied
+        assert not re.search(r"^(\$|>>>|\.\.\.) ", copied, re.M)
+        assert "can be trained" not in copied  # what the code prints
+    context.close()
 
 
 def test_mathematics_is_typeset(browser):
