@@ -1,6 +1,5 @@
-"""``skultr check`` on the shop of the guide, whose columns are German, and its picture."""
+"""``skultr check`` on the shop of the guide, whose columns are German."""
 
-import importlib
 import sys
 from pathlib import Path
 
@@ -65,11 +64,3 @@ def test_clicks_are_drawn_from_looks_and_appeal(visits):
         chosen = is_result & ((log["Platz"] > german_shop.PAGE) == is_second)
         expected = (looks * visits.appeal)[chosen].mean()
         assert abs(log["Klick"][chosen].mean() - expected) < 2 / np.sqrt(chosen.sum())
-
-
-def test_the_picture_shows_the_report(monkeypatch):
-    pytest.importorskip("PIL", reason="pip install skultr[docs]")
-    monkeypatch.syspath_prepend(ROOT / "docs" / "_ext")
-    picture = importlib.import_module("check_picture")
-    drawn = picture.digest(picture.page())
-    assert picture.drawn_from() == drawn, "draw it again: python docs/_ext/check_picture.py"
