@@ -45,8 +45,8 @@ _OUTCOME = re.compile(
 )
 #: What paid slots are called in the languages of the names of roles.
 _PAID = re.compile(
-    "sponsor|sponser|patrocin|promot|promovid|paid|advert|anzeige|werbung|bezahlt|publicit|annonce_payee|"
-    "pubblicit|広告|推广|赞助"
+    "sponsor|sponser|patrocin|promot|promovid|paid|advert|anzeige|werbung|bezahlt|"
+    "publicit|annonce_payee|pubblicit|広告|推广|赞助"
 )
 
 

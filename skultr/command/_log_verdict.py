@@ -17,7 +17,7 @@ from ._log_columns import NEEDED, LogTable
 from ._thresholds import BUSY_USER, FEW_CLICKS_IN_LOG, PAGE_JUMP, REPEATED_PAGES
 
 #: Users that a sentence names.
-SOME = 3
+_NAMED = 3
 #: By level: the exit status of the command, and the verdict in one sentence.
 LEVELS = {
     "yes": (0, "A model can be trained on these clicks."),
@@ -176,7 +176,7 @@ def _busy_users(table):
     if len(busy):
         # Those of most pages come first.
         busy = busy[np.argsort(-n_pages[busy], kind="stable")]
-        some = [table.frame[name][int(np.argmax(user == each))] for each in busy[:SOME]]
+        some = [table.frame[name][int(np.argmax(user == each))] for each in busy[:_NAMED]]
         yield (
             f"{len(busy):,} of {len(n_pages):,} users ({name!r}) have more than "
             f"{BUSY_USER.value:g} times the pages of the median user, in all "

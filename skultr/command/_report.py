@@ -44,7 +44,7 @@ class LogReport:
         not in it.
     n_rows, n_queries, n_pages, n_documents : int
         What was read: rows, queries, result pages, and pairs of query and document; 0 where their
-        columns are not known.
+        columns are not known. Paid slots that are named so do not count.
     columns : DataFrame
         For each column ``role``, ``type``, ``missing`` (share of the rows), ``varies`` (share of
         the documents in which it changes) and ``change`` (median relative change there).
