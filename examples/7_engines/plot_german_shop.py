@@ -231,7 +231,7 @@ for device, color, marker in (("Rechner", "#2e86ab", "o"), ("Handy", "#c0392b", 
         left.plot(place[page_of], truth[page_of], color=color, linewidth=1)
 left.axvline(10.5, color="0.7", linewidth=0.8)
 left.text(10.7, 1.03, "second page", color="0.4", va="center")
-left.set(xlabel="place", ylabel="looked at", ylim=(0, 1.12), xticks=[1, 5, 10, 11, 15, 20])
+left.set(xlabel="place", ylabel="looked at", ylim=(0, 1.12), xticks=[1, 5, 11, 15, 20])
 left.set_title("How far people look: found (marks), true (lines)")
 left.legend(frameon=False)
 mean, error = ndcg.mean()[::-1], 1.96 * ndcg.sem()[::-1]
