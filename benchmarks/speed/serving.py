@@ -155,7 +155,7 @@ def request(name, title, contenders, goals, note=""):
     return Work(f"serving/{name}", title, contenders, goals, memory=False, note=note)
 
 
-_FRAMES = "two thirds are Polars' way from 100 columns to arrays and back"
+_FRAMES = "more than a third is Polars' way from 100 columns to arrays and back"
 _REPAIRED = "through repair and scaling"
 WORKS = (
     request("array", "as an array", array, {BARE: 3.2}),
