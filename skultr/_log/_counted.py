@@ -11,7 +11,6 @@ import warnings
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from hashlib import md5
 from typing import Any
 
 import narwhals.stable.v2 as nw
@@ -22,6 +21,7 @@ from numpy.typing import NDArray
 from .._base._typing import Floats, Ints
 from ..exceptions import python_value
 from ._click_units import ClickFacts, PageFacts, are_counts, as_known_rates
+from ._drawn_ids import with_draw
 from ._faults import (
     GRADES,
     IDS,
@@ -52,8 +52,6 @@ CHECKED = ("qid", "session", "doc", "user", "position", "bias", "impressions")
 CODES = ("position", "bias")
 #: Roles that must hold numbers.
 _NUMERIC = (*CODES, "impressions", "propensity", "production")
-#: Digits of the hash of an id that decide whether it is drawn.
-_HEX_DIGITS = 8
 #: Bits of the hash of a row: sums over half a million rows fit into 64 bits in every engine.
 _HASH_BITS = 44
 
@@ -156,7 +154,7 @@ class EngineLog:
         if "doc_scope" not in self.schema:
             return None
         # One or two values, whatever the log has of rows.
-        found = collect(self.frame.select("doc_scope").unique())["doc_scope"]
+        found = distinct(self.frame, "doc_scope")
         return read_scope(None, found.to_numpy()) if len(found) else "query"
 
     def key(self, name: str) -> nw.Expr:
@@ -530,6 +528,12 @@ def count_by(
     return Count(collect(table), ids or {})
 
 
+def distinct(rows: Any, name: str) -> nw.Series[Any]:
+    """The distinct values of a column."""
+    # By a group-by, because Narwhals' unique() numbers all rows in DuckDB.
+    return collect(rows.select(name).group_by(name).agg(nw.len().alias("_n")))[name]
+
+
 def check_counts(weight: NDArray[Any], clicks: NDArray[Any] | None) -> None:
     """Report no row or click among shown cells."""
     if not len(weight):
@@ -615,12 +619,12 @@ class CellCount:
         factor = next((name for name in CODES if name in self.keys), None)
         if factor is None:
             return []
-        found = collect(self.rows.select(factor).unique())[factor].to_list()
+        found = distinct(self.rows, factor).to_list()
         others = sorted({*found} - {*known})
         if not others:
             return []
         rows = self.rows.filter(nw.col(factor).is_in(others))
-        return collect(rows.select(self.whole).unique())[self.whole].to_list()
+        return distinct(rows, self.whole).to_list()
 
     def cells(self, shard: tuple[int, int] | None = None, *, in_order: bool = False) -> Any:
         """A log of one row per cell (of one shard of several), and click rates."""
@@ -802,62 +806,6 @@ def with_hashes(frame: Any, names: list[str]) -> Any:
     hashes = _shifted([value_bits(frame[name]) for name in names])
     new = [nw.new_series(name, values, backend=kind) for name, values in hashes.items()]
     return nw.maybe_reset_index(frame).with_columns(*new)
-
-
-# Draws of ids ---------------------------------------------------------------------------
-def with_draw(rows: Any, name: str, share: float, seed: int) -> Any:
-    """Rows of an engine with ``_is_drawn``: whether the id in a column is in a share of all ids.
-
-    The MD5 hash of the seed and the id as text decides, so that engines draw the same ids, and
-    a larger share contains a smaller one.
-    """
-    kind = rows.implementation
-    native = rows.to_native()
-    # Hashes as hexadecimal digits: those below a limit are the share.
-    limit = f"{round(share * 16**_HEX_DIGITS):0{_HEX_DIGITS}x}"
-    if kind.is_polars():
-        return nw.from_native(native.with_columns(_draw_polars(name, limit, seed)))
-    if kind.is_duckdb():
-        column = '"' + name.replace('"', '""') + '"'
-        drawn = f"md5(concat('{seed}:', CAST({column} AS VARCHAR))) < '{limit}' AS _is_drawn"
-        return nw.from_native(native.project(f"*, {drawn}"))
-    if kind.is_spark_like():
-        column = f"`{name.replace('`', '``')}`"
-        drawn = f"md5(concat('{seed}:', cast({column} AS string))) < '{limit}' AS _is_drawn"
-        return nw.from_native(native.selectExpr("*", drawn))
-    meta = native._meta.assign(_is_drawn=True)
-    return nw.from_native(native.map_partitions(_draw_pandas, name, limit, seed, meta=meta))
-
-
-def can_draw(rows: Any) -> bool:
-    """Whether :func:`with_draw` knows the engine of a frame."""
-    kind = rows.implementation
-    is_known = kind.is_polars() or kind.is_duckdb() or kind.is_spark_like() or kind.is_dask()
-    return is_known and isinstance(rows, nw.LazyFrame)
-
-
-def _draw_polars(name, limit, seed):
-    import polars as pl
-
-    def are_drawn(ids):
-        return ids.is_in(_drawn_among(ids.unique(), limit, seed))
-
-    # Batch by batch, as the streaming engine reads them.
-    text = pl.col(name).cast(pl.String)
-    drawn = text.map_batches(are_drawn, return_dtype=pl.Boolean, is_elementwise=True)
-    return drawn.alias("_is_drawn")
-
-
-def _draw_pandas(frame, name, limit, seed):
-    ids = frame[name]
-    return frame.assign(_is_drawn=ids.isin(_drawn_among(ids.unique(), limit, seed)))
-
-
-def _drawn_among(ids, limit, seed):
-    """Those of some distinct ids that are drawn, a list."""
-    # MD5 mixes the digits, and is no secret here.
-    hashes = (md5(f"{seed}:{each}".encode(), usedforsecurity=False).hexdigest() for each in ids)
-    return [each for each, hashed in zip(ids, hashes, strict=True) if hashed < limit]
 
 
 def value_bits(series: nw.Series[Any]) -> Ints:

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from .._log._counted import CellCount, can_draw
+from .._log._counted import CellCount
+from .._log._drawn_ids import can_draw
 from ..exceptions import AssumptionWarning, warn_user
 from ._thresholds import (
     LARGEST_ERROR,

@@ -49,9 +49,7 @@ class _PairwisePropensity(CurvePropensity):
         if self._compares_pairs(cells):
             comparisons = Comparisons.of(cells, self.variant)
             curves = solve(comparisons.totals(), self.method, comparisons.exposure())
-            error = np.full_like(curves.log_examination, np.nan)
-            if self._needs_formula(cells):
-                error = curves.standard_error(comparisons)
+            error = self._error_by_formula(cells, comparisons, curves)
             estimate = _of_factors(comparisons, curves.log_examination, error)
         else:
             estimate = _compared_at_once(cells)
@@ -69,11 +67,12 @@ class _PairwisePropensity(CurvePropensity):
         # What was asked for by name is done, however long it takes.
         return (self.method, self.variant) != ("all-pairs", "default")
 
-    def _needs_formula(self, cells):
-        """Whether any standard error is that of the formula, which takes longer than the curve."""
-        if cells.factors.user is not None or not self._n_resamples(cells):
-            return True
-        return bool(are_few_to_resample(cells).any())
+    def _error_by_formula(self, cells, comparisons, curves):
+        """Standard errors by the formula, which takes longer than the curve; NaN if unused."""
+        is_resampled = cells.factors.user is None and self._n_resamples(cells) > 0
+        if is_resampled and not are_few_to_resample(cells).any():
+            return np.full_like(curves.log_examination, np.nan)
+        return curves.standard_error(comparisons)
 
     def _n_resamples(self, cells):
         """Number of resamples; 0 where the formula alone gives the errors."""
@@ -82,10 +81,8 @@ class _PairwisePropensity(CurvePropensity):
         return 0 if len(cells.factors) > MOST_RESAMPLED.value else _N_RESAMPLES
 
     def _drawn(self, cells, estimate):
-        n_resamples = self._n_resamples(cells)
-        if not n_resamples:
+        if not (n_resamples := self._n_resamples(cells)):
             return None
-        # Estimate anew in each resample.
         if not self._compares_pairs(cells):
             return super()._drawn(cells, estimate)
         # Totals are sums over queries, so that a resample is a weighted sum of them.
@@ -96,8 +93,7 @@ class _PairwisePropensity(CurvePropensity):
         return comparisons.of_factors(np.concatenate(curves))
 
     def _with_errors(self, cells, estimate):
-        # Each user has few queries, so that resamples underestimate the error; the formula does
-        # not.
+        # Resamples underestimate the error of a user, who has few queries.
         if cells.factors.user is not None:
             return estimate(cells)
         return super()._with_errors(cells, estimate)
@@ -344,8 +340,7 @@ class InterventionHarvesting(_PairwisePropensity):
         factors, and the formula above, because the time of a resample grows with the cube of their
         number. For curves of users the formula is always used, because each has few queries.
     random_state : int, RandomState instance or None, default=None
-        Seed of the resamples. An int is also that of the queries that are drawn of a large log in
-        an engine; otherwise, this seed is 0.
+        Seed of the resamples; an int is also that of the draw of queries in an engine.
 
     Attributes
     ----------
@@ -358,8 +353,7 @@ class InterventionHarvesting(_PairwisePropensity):
     average_examination_ : DataFrame
         The same for all users together; only with ``user``.
     share_of_queries_ : float
-        Share of the queries that were read; only if X was a frame of an engine of which some
-        queries were drawn. ``impressions`` and ``clicks`` are those of these queries.
+        Share of the queries that were read; only if some of a log in an engine were drawn.
     n_features_in_ : int
 
     Raises
@@ -418,14 +412,8 @@ class InterventionHarvesting(_PairwisePropensity):
     ``RegressionEMPropensity(relevance="embedding")``, which compares users by the documents that
     several of them saw.
 
-    *Memory* grows with the number of cells (distinct documents and positions). *Time* grows with
-    the square of the number of positions of a document, and with the cube of the number of bias
-    factors that are compared.
-
-    *A log in an engine* of more than two million rows is not read whole: queries are drawn until
-    each standard error of examination is at most .005, and that of its logarithm at most 0.1.
-    Factors with less than a thousandth of the clicks ask for no further queries. Engines draw
-    the same queries.
+    *Time* grows with the square of the number of positions of a document, and with the cube of
+    the number of bias factors that are compared.
 
     *Above 200 bias factors* pairs are therefore not compared one by one (with the default method
     and variant, without users). The estimate then maximises the likelihood of where the clicks of

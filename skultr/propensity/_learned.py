@@ -51,8 +51,7 @@ examination_ : DataFrame
 average_examination_ : DataFrame
     The same for all users together, which unknown users get; only with ``user``.
 share_of_queries_ : float
-    Share of the queries that were read; only if X was a frame of an engine of which some queries
-    were drawn. ``impressions`` and ``clicks`` are those of these queries.
+    Share of the queries that were read; only if queries of a log in an engine were drawn.
 n_features_in_ : int""",
 }
 

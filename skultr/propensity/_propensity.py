@@ -72,8 +72,10 @@ class BasePropensity(LearnsFromClicks, BaseEstimator):
             If X is a frame of an engine (lazy Polars, DuckDB, Dask, PySpark), pass the name of the
             column of clicks as ``y``. The engine adds up clicks and impressions of documents and
             bias factors, and only these sums leave it. Of a log of more than two million rows,
-            estimators of one curve with standard errors read whole queries, drawn by a hash of
-            their ids, until these errors are small; a warning says which share of them.
+            estimators of one curve read whole queries, drawn by a hash of their ids, until each
+            standard error of examination is at most .005, and that of its logarithm at most 0.1
+            (factors with less than a thousandth of the clicks ask for no further queries). A
+            warning says which share was read; all engines draw the same queries.
 
             A :class:`~skultr.ClickDataset` holds clicks and roles, and needs no other argument.
             Estimators that compare clicks and impressions of documents count them on disk; others

@@ -9,7 +9,8 @@ import polars as pl
 import pytest
 from sklearn.base import clone
 
-from skultr._log._counted import CellCount, with_draw
+from skultr._log._counted import CellCount
+from skultr._log._drawn_ids import with_draw
 from skultr._log._roles import open_frame
 from skultr.exceptions import AssumptionWarning, NotIdentifiableError
 from skultr.propensity import (
