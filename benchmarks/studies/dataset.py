@@ -5,15 +5,21 @@ equal; a million documents have 50 features. With 1e7 ``--sessions`` there are 1
 impressions, the files take 5 GB in the folder for temporary files, and the run an hour. Each fit
 runs in a process of its own, whose memory (without mapped files) is limited to 4 GiB. Arrow's own
 allocator would reserve one of them: set ARROW_DEFAULT_MEMORY_POOL=system.
+
+``--only shop`` is a smaller log: 8 million rows with ids of text, 400,000 documents of 40
+features. Its dataset and an epoch run under a limit of 900 MB above the imports.
 """
 
 import resource
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from skultr import ClickDataset, DLARanker
@@ -25,20 +31,26 @@ from .._study import Page, cost, measured
 PER_QUERY, WIDTH, N_FEATURES, CHUNK = 20, 10, 50, 500_000
 
 
-def write_log(folder: Path, n_sessions: int, n_docs: int) -> None:
+def write_log(
+    folder: Path,
+    n_sessions: int,
+    n_docs: int,
+    n_features: int = N_FEATURES,
+    chunk: int = CHUNK,
+) -> None:
     """Parquet files of a simulated log and of its documents."""
     rng = np.random.default_rng(0)
-    features = rng.standard_normal((n_docs, N_FEATURES), dtype=np.float32)
-    direction = rng.standard_normal(N_FEATURES) / np.sqrt(N_FEATURES)
+    features = rng.standard_normal((n_docs, n_features), dtype=np.float32)
+    direction = rng.standard_normal(n_features) / np.sqrt(n_features)
     relevance = 1 / (1 + np.exp(1 - 2 * features @ direction))
     examination = np.arange(1, WIDTH + 1) ** -0.8
     (folder / "log").mkdir(parents=True)
-    columns = {f"f{i}": features[:, i] for i in range(N_FEATURES)}
+    columns = {f"f{i}": features[:, i] for i in range(n_features)}
     documents = pa.table({"doc": np.arange(n_docs, dtype=np.int32), **columns})
     pq.write_table(documents, folder / "documents.parquet")
     of_query = relevance.reshape(-1, PER_QUERY).astype(np.float32)
-    for part, first in enumerate(range(0, n_sessions, CHUNK)):
-        n = min(CHUNK, n_sessions - first)
+    for part, first in enumerate(range(0, n_sessions, chunk)):
+        n = min(chunk, n_sessions - first)
         query = rng.integers(0, n_docs // PER_QUERY, n, dtype=np.int32)
         score = rng.random((n, PER_QUERY), dtype=np.float32) + 0.5 * of_query[query]
         shown = np.argsort(-score, axis=1)[:, :WIDTH]
@@ -59,6 +71,39 @@ def write_log(folder: Path, n_sessions: int, n_docs: int) -> None:
 def make(folder: Path) -> None:
     path = folder / "dataset"
     ClickDataset.from_parquet(folder / "log", folder / "documents.parquet", path=path)
+
+
+def write_shop(folder: Path, n_sessions: int) -> None:
+    """The log of 400,000 documents, half as many as sessions, with ids of text."""
+    write_log(folder, n_sessions, n_sessions // 2, n_features=40, chunk=n_sessions // 8)
+    for file in [*(folder / "log").iterdir(), folder / "documents.parquet"]:
+        table = pq.read_table(file)
+        for name in {"qid", "session", "doc"} & {*table.column_names}:
+            text = pc.binary_join_element_wise(name, table[name].cast("string"), "")
+            table = table.set_column(table.column_names.index(name), name, text)
+        pq.write_table(table, file)
+
+
+def shop(cell, settings, seed):
+    """Costs of a dataset and of an epoch of DLARanker, with at most 900 MB above the imports."""
+    imported = _data()
+    n_sessions = settings.n_sessions(quick=8_000, full=800_000)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary) / "world"
+        # In another process, whose memory is not counted.
+        code = f"from {__name__} import *; write_shop(Path({str(folder)!r}), {n_sessions})"
+        subprocess.run([sys.executable, "-c", code], check=True)
+        resource.setrlimit(resource.RLIMIT_DATA, (imported + 900_000_000,) * 2)
+        yield {"step": "make", **cost(lambda: make(folder))}
+        model = DLARanker(max_epochs=1, random_state=0)
+        yield {"step": "epoch", **cost(lambda: model.fit(ClickDataset(folder / "dataset")))}
+
+
+def _data() -> int:
+    """Bytes of data of this process, as the limit counts them."""
+    with open("/proc/self/status") as status:
+        (line,) = (line for line in status if line.startswith("VmData:"))
+    return 1024 * int(line.split()[1])
 
 
 def _world(settings) -> Path:
@@ -118,6 +163,15 @@ PAGE = Page(
             by=("step",),
             alone=True,
             **OVER,
+        ),
+        measured(
+            shop,
+            "A shop's log within 900 MB",
+            ("seconds", "CPU seconds", "GiB"),
+            over={"model": ("DLA",)},
+            by=("step",),
+            runs=1,
+            alone=True,
         ),
         measured(equal, "Difference from the same log in memory", ("difference",), **OVER),
     ),

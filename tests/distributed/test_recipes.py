@@ -72,7 +72,7 @@ def in_dask(path):
 
 
 def check_trees(world, log, train):
-    """Debiased labels gain nDCG on other queries over click rates, and an engine gets the trees."""
+    """Debiased labels gain nDCG over click rates, on other queries; an engine gets the trees."""
     values = []
     for propensity in (world.propensity, np.ones(N_POSITIONS)):
         model = train(debiased_table(log, propensity))
