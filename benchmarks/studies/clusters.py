@@ -118,7 +118,7 @@ def lightgbm_alone(table, features):
     ranker = LGBMRanker(
         n_estimators=50,
         num_leaves=15,
-        label_gain=[grade / 30 for grade in range(31)],
+        label_gain=[step / 30 for step in range(31)],
         n_jobs=1,
         verbose=-1,
     )

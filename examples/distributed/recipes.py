@@ -27,38 +27,45 @@ def dataset_from_dask(log, documents, folder):
     )
 
 
+def queries_whole(rows, client):
+    """The rows in a partition per worker, the documents of a query one behind the other."""
+    n_workers = len(client.scheduler_info(n_workers=-1)["workers"])
+    rows = rows.shuffle("group", npartitions=n_workers)
+    return rows.map_partitions(lambda part: part.sort_values("group")).persist()
+
+
 def lightgbm_on_dask(table, documents, features, client):
     """LightGBM's ranker on Dask: integer grades, weights of documents, sizes of groups."""
     from lightgbm.dask import DaskLGBMRanker
 
-    def in_order(part):
-        grade = (30 * part["label"].clip(0, 1)).round().astype("int64")
-        return part.assign(grade=grade).sort_values("group")
-
-    n_workers = len(client.scheduler_info(n_workers=-1)["workers"])
-    rows = table.merge(documents, on=["qid", "doc"])
-    # The documents of a query must be in one partition, one behind the other.
-    rows = rows.shuffle("group", npartitions=n_workers).map_partitions(in_order).persist()
+    rows = queries_whole(table.merge(documents, on=["qid", "doc"]), client)
+    grade = (30 * rows["label"].clip(0, 1)).round().astype("int64")
     sizes = rows.map_partitions(lambda part: part.groupby("group").size())
     ranker = DaskLGBMRanker(
         client=client,
         n_estimators=50,
         num_leaves=15,
-        label_gain=[grade / 30 for grade in range(31)],
+        label_gain=[step / 30 for step in range(31)],
         n_jobs=1,
         verbose=-1,
     )
-    ranker.fit(rows[features], rows["grade"], group=sizes, sample_weight=rows["weight"])
+    ranker.fit(rows[features], grade, group=sizes, sample_weight=rows["weight"])
     return ranker.to_local()
 
 
 def xgboost_on_dask(table, documents, features, client):
-    """XGBoost's ranker on Dask: labels as they are; it brings queries together itself."""
+    """XGBoost's ranker on Dask: labels as they are, queries whole in sorted partitions."""
     from xgboost.dask import DaskXGBRanker
 
-    rows = table.merge(documents, on=["qid", "doc"]).persist()
+    rows = queries_whole(table.merge(documents, on=["qid", "doc"]), client)
     ranker = DaskXGBRanker(
-        objective="rank:ndcg", ndcg_exp_gain=False, n_estimators=50, max_depth=4, learning_rate=0.1
+        # Queries are whole already. Else XGBoost shuffles the rows into a partition per query.
+        allow_group_split=True,
+        objective="rank:ndcg",
+        ndcg_exp_gain=False,
+        n_estimators=50,
+        max_depth=4,
+        learning_rate=0.1,
     )
     ranker.client = client
     ranker.fit(rows[features], rows["label"], qid=rows["group"])
@@ -102,7 +109,7 @@ def synapseml_on_spark(table, documents, features):
         featuresCol="features",
         groupCol="group",
         weightCol="weight",
-        labelGain=[grade / 30 for grade in range(31)],
+        labelGain=[step / 30 for step in range(31)],
         numIterations=50,
         numLeaves=15,
         repartitionByGroupingColumn=True,
