@@ -126,19 +126,6 @@ def test_xgboost_on_spark(recipes, world, spark):
     check_trees(world, spark.read.parquet(world.log), train)
 
 
-@pytest.mark.scale
-def test_spark_keeps_queries_whole(recipes, world, spark):
-    # In as many partitions as processes, XGBoost would leave the rows where they are.
-    table = debiased_table(spark.read.parquet(world.log), world.propensity)
-    documents = spark.read.parquet(world.documents)
-    X = world.test[world.features]
-    scores = []
-    for rows in (table, table.join(documents.select("qid", "doc"), ["qid", "doc"]).repartition(2)):
-        booster = recipes.xgboost_on_spark(rows, documents, world.features)
-        scores.append(own_scores(booster, X))
-    np.testing.assert_allclose(*scores, atol=1e-4)
-
-
 def check_dataset(world, dataset):
     """What one machine trains from the files of a cluster is what it trains from a frame."""
     log = pd.read_parquet(world.log)
