@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from numbers import Integral
 from os import PathLike, fspath
-from os.path import isdir
 from typing import Literal, TypeAlias
 
 import pandas as pd
@@ -18,7 +17,7 @@ from ..exceptions import ClickDataWarning, warn_user
 from ._thresholds import MUCH
 from ._ubi_fates import FATES, counted, n_of
 from ._ubi_pages import PageReader, Rules, plain
-from ._ubi_records import Fields, Records, frame_parts, line_parts, parquet_parts
+from ._ubi_records import Fields, Records, read_parts
 
 #: What read_ubi reads: files, or a frame.
 Source: TypeAlias = "str | PathLike[str] | Sequence[str | PathLike[str]] | AnyFrame"
@@ -272,19 +271,8 @@ def _take(records, source, kind, fields, n_jobs):
     if not sources:
         raise ValueError("The list of files is empty; expected at least one.")
     for one in sources:
-        if not isinstance(one, str | PathLike):
-            records.extend(frame_parts(one, kind, fields), "the frame")
-            continue
-        path = fspath(one)
-        # Which files of a folder belong to the log, only the user knows.
-        if isdir(path):
-            raise ValueError(
-                f"{path} is a folder. Expected files: pass a list of those in it, such as "
-                f"sorted(pathlib.Path({path!r}).glob('*.parquet'))."
-            )
-        is_parquet = path.lower().endswith((".parquet", ".pq"))
-        parts = parquet_parts if is_parquet else line_parts
-        records.extend(parts(path, kind, fields, n_jobs), path)
+        name = fspath(one) if isinstance(one, str | PathLike) else "the frame"
+        records.extend(read_parts(one, kind, fields, n_jobs), name)
 
 
 def _read(records, rules):
