@@ -6,6 +6,7 @@ Records, pages and rows are frames of codes, where -1 is unknown. A page is the 
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -34,7 +35,7 @@ from ._ubi_fates import (
     give_fates,
     n_of,
 )
-from ._ubi_records import NO_ORDINAL, NO_TIME, Records
+from ._ubi_records import NO_ORDINAL, NO_TIME, OF_DOC, OF_PAGE, Records, writable
 
 #: Names of actions that show documents, whatever their pages look like.
 _SHOWS = re.compile("impress|view|show|display|expos|render|seen", re.IGNORECASE)
@@ -61,6 +62,7 @@ class Rules:
     page_size: int | None
     ordinal_base: int | Mapping[str, int] | None
     filters: tuple[str, ...]
+    attributes: tuple[str, ...]
     not_shown: str
     keep: Callable[[str], bool] | None
 
@@ -78,6 +80,7 @@ class PageReader:
     def __init__(self, records: Records, rules: Rules) -> None:
         self.rules = rules
         self.texts = records.texts
+        self.check_attributes(records.names)
         self.applications = [*self.texts["application"], ""]  # -1 is one without a name
         # Texts that differ in capitals and blanks alone are one query.
         self.normal, self.code_of_text = normal_texts(self.texts["text"])
@@ -123,6 +126,20 @@ class PageReader:
         interactions = rows[rows["role"] >= 2].copy()
         shown = self.click(interactions, pages, shown, lost)
         return self.reading(rows, pages, shown)
+
+    def check_attributes(self, names):
+        """Raise an error if an attribute has no value in any record."""
+        missing = [
+            name
+            for name in self.rules.attributes
+            if not self.texts[f"{OF_PAGE}{name}"] and not self.texts[f"{OF_DOC}{name}"]
+        ]
+        if missing:
+            found = ", ".join(map(repr, sorted(names))) or "none"
+            raise ValueError(
+                f"No event or query has the attributes {missing}. Found: {found}. Name an "
+                "attribute of event_attributes, of the object in it, or of query_attributes."
+            )
 
     def note(self, n, what, text):
         """Say of how many things something holds, if it does of any."""
@@ -184,9 +201,12 @@ class PageReader:
         is_complete = (events["page"] >= 0) & (events["doc"] >= 0)
         others = events[is_other & is_complete]
         self.others = others[["action", "page", "doc", "ordinal", "text"]]
-        self.events = events[["action", "fate"]].copy()  # the rows hold all else
+        # The rows hold all else.
+        kept = [name for name in events if name.startswith((OF_PAGE, OF_DOC))]
+        self.told = events[["page", *kept]]
+        self.events = events[["action", "fate"]].copy()
         rows = events[events["fate"] < 0]
-        return rows.drop(columns=["action", "client", "fate"])
+        return rows.drop(columns=["action", "client", "fate", *kept])
 
     # Pages ----------------------------------------------------------------------------
     def make_pages(self):
@@ -580,7 +600,7 @@ class PageReader:
         rows = self.without(rows, again, AGAIN)
         # Documents that were clicked, and not shown, join their page if they may.
         missing = rows[_looked_up(shown, "at", rows) < 0]
-        places = shown[["page", "doc", "at"]]
+        places = shown[["page", "doc", "at", "event"]]
         shown = self.add_documents(missing, pages, places, lost)
         rows = rows.assign(at=_looked_up(shown, "at", rows))
         rows = rows[rows["at"] >= 0]
@@ -625,7 +645,7 @@ class PageReader:
         # The interaction of a document that says where it stood.
         new = rows[rows["at"] >= 0]
         new = _in_order(new, "page", "doc", "at").drop_duplicates(["page", "doc"])
-        new = new[["page", "doc", "at"]]
+        new = new[["page", "doc", "at"]].assign(event=-1)
         has_place = _key(rows).isin(_key(new))
         # Documents that were shown keep their places.
         joined = pd.concat([shown, new], ignore_index=True)
@@ -663,6 +683,8 @@ class PageReader:
             self.note(n_without, "page", f"of {in_log.sum():,} named no user.")
         for name in self.columns:
             log[name] = shown[name].to_numpy()
+        for name in self.rules.attributes:
+            log[name] = self.attribute(name, shown)
         # How positions were found stands before all else that was noted.
         with_ordinal = in_log[rows["page"]] & (rows["ordinal"] >= 0)
         writers = np.unique(rows["writer"][with_ordinal])
@@ -681,6 +703,28 @@ class PageReader:
             "notes": self.notes,
         }
         return pd.DataFrame(log), found, self.doubts
+
+    def attribute(self, name, shown):
+        """The values of an attribute: of the impression of each document, else of its page."""
+        of_doc = self.texts[f"{OF_DOC}{name}"]
+        of_page = self.texts[f"{OF_PAGE}{name}"]
+        # Not those of clicks: what only clicks have would tell them.
+        event = shown["event"].to_numpy()
+        own = np.where(event >= 0, self.told[f"{OF_DOC}{name}"].to_numpy()[event], -1)
+        # Of a page, what its first query record says, or else its first event.
+        value = f"{OF_PAGE}{name}"
+        queries = self.queries[["query_id", value]].rename(columns={"query_id": "page"})
+        told = pd.concat([queries, self.told[["page", value]]])
+        first = told[told[value] >= 0].drop_duplicates("page").set_index("page")[value]
+        codes = first.reindex(shown["page"], fill_value=-1).to_numpy()
+        codes = np.where(codes < 0, -1, codes + len(of_doc))
+        codes = np.where(own < 0, codes, own)
+        if (codes < 0).all():
+            self.doubts.append(
+                f"No row of the log has a value of {name!r}: no impression in it and none of its "
+                "pages has one. Send it with impressions or searches: clicks alone do not count."
+            )
+        return _as_column(codes, [*of_doc, *of_page])
 
     def close_queries(self, pages, in_log):
         """Give the query records that are open their fates."""
@@ -834,6 +878,18 @@ def _category(codes, texts):
     # Categories are the texts that occur, and no others.
     used, codes = np.unique(codes, return_inverse=True)
     return pd.Categorical.from_codes(codes, [texts[code] for code in used])
+
+
+def _as_column(codes, texts):
+    """Values of JSON texts: numbers if all are, and else a categorical of texts; -1 is missing."""
+    values = [json.loads(texts[code]) for code in range(len(texts))]
+    used = [values[code] for code in np.unique(codes[codes >= 0])]
+    if all(isinstance(value, int | float) for value in used):
+        numbers = [value if isinstance(value, int | float) else np.nan for value in values]
+        return np.array([*numbers, np.nan], dtype=np.float64)[codes]
+    names = [value if isinstance(value, str) else json.dumps(value) for value in values]
+    names = np.array([*map(writable, names), None], dtype=object)
+    return pd.Categorical(names[codes])
 
 
 def _requests(known):

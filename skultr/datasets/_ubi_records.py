@@ -55,6 +55,30 @@ _PAGING = {
     "page": ("page", "page_number", "pageNumber"),
     "size": ("size", "page_size", "pageSize", "per_page", "rows", "limit", "hits_per_page"),
 }
+#: Beginnings of the columns of further attributes: those of a page, and those of a document.
+OF_PAGE = "of page "
+OF_DOC = "of document "
+#: Names in records that are no further attributes.
+_KNOWN = {
+    "_id",
+    "_index",
+    "_source",
+    "action_name",
+    "application",
+    "client_id",
+    "event_attributes",
+    "object",
+    "object_detail",
+    "object_id",
+    "position",
+    "position.ordinal",
+    "query_attributes",
+    "query_id",
+    "query_response_hit_ids",
+    "query_response_object_ids",
+    "timestamp",
+    "user_query",
+}
 #: Columns that say which record of an index a row is, and what equal records are equal in.
 _KEYS = ("_index", "_id", "timestamp")
 #: Actions of OpenSearch's bulk format.
@@ -67,6 +91,7 @@ class Fields:
 
     user: str | None
     filters: tuple[str, ...]
+    attributes: tuple[str, ...]
 
     def places(self, kind: str) -> dict[str, list[tuple[str, ...]]]:
         """For each column of the records of a kind the places of its value, the best first."""
@@ -79,6 +104,13 @@ class Fields:
             "text": [("user_query",)],
             "time": [("timestamp",)],
         }
+        for name in self.attributes:
+            path = tuple(_in_object(name).split("."))
+            places[f"{OF_PAGE}{name}"] = [(own, *path), path]
+            if kind == "event":
+                # Version 1.3.0 has a place of its own for what a client adds.
+                detail = (own, "object", "object_detail", *path)
+                places[f"{OF_DOC}{name}"] = [(own, "object", *path), detail]
         if kind == "event":
             return places | {
                 "action": [("action_name",)],
@@ -99,6 +131,7 @@ class Part:
 
     columns: dict[str, dict[str, NDArray[Any]]]
     texts: dict[str, list[str]]
+    names: set[str] = field(default_factory=set)
     n_lines: int = 0
     faults: dict[str, list[int]] = field(default_factory=dict)
 
@@ -110,6 +143,7 @@ class Records:
         self._tables: dict[str, dict[str, int]] = {}
         self._parts: dict[str, list[dict[str, NDArray[Any]]]] = {"event": [], "query": []}
         self.faults: dict[str, tuple[int, list[str]]] = {}
+        self.names: set[str] = set()
         self.n_lines = 0
 
     def extend(self, parts: Iterable[Part], name: str) -> None:
@@ -134,6 +168,7 @@ class Records:
                 places += [f"{name}, line {lines_before + line}" for line in lines[:n_more]]
                 self.faults[fault] = (n + len(lines), places)
             self.n_lines += part.n_lines
+            self.names |= part.names
 
     def _recode(self, domain, new):
         """The code in all parts of each text of one part, and -1 for its code -1."""
@@ -294,6 +329,9 @@ def _wanted(names, columns, source, fields):
     paths = [(key,) for key in _KEYS]
     for kind in ("event", "query"):
         paths += chain.from_iterable(fields.places(kind).values())
+    if fields.attributes:
+        # An attribute may stand anywhere, and where one is not found the others are told.
+        return names
     # With a dot at the end, so that ``user`` does not hold ``user_query``.
     needed = [".".join([*path, ""]) for path in paths]
     found = []
@@ -326,17 +364,14 @@ def _part(block, kind, fields):
         if type(document) is not dict:
             part.faults.setdefault("no JSON object", []).append(number)
             continue
-        # A hit of a search holds the document.
-        if type(document.get("_source")) is dict:
-            ids = document
-            document = document["_source"]
-        index = index or ids.get("_index")
-        its_kind = _kind_of(document, index, kind)
-        if its_kind is None:
+        found, document, key = _classified(document, line, index, ids, kind)
+        if found is None:
             part.faults.setdefault("neither a query nor an event", []).append(number)
-            continue
-        documents[its_kind].append(document)
-        keys[its_kind].append(_key_of(document, line, index, ids.get("_id")))
+        else:
+            documents[found].append(document)
+            keys[found].append(key)
+    if fields.attributes:
+        part.names.update(*map(_attribute_names, chain(*documents.values())))
     # Texts become codes here, in the worker: it returns small arrays.
     tables = defaultdict(lambda: {None: _ABSENT, "": _ABSENT})
     for each, found in documents.items():
@@ -344,7 +379,7 @@ def _part(block, kind, fields):
         part.columns[each]["key"] = _hashes(keys[each])
     for name, table in tables.items():
         _, _, *texts = table  # the first two are null and the empty text
-        part.texts[name] = [_writable(text) for text in texts]
+        part.texts[name] = [writable(text) for text in texts]
     return part
 
 
@@ -414,6 +449,23 @@ def _of_rows(table):
         yield 0, None, document, None, document
 
 
+def _classified(document, line, index, ids, kind):
+    """Kind of a document, the document itself, and the text in which equal records are equal."""
+    # A hit of a search holds the document.
+    if type(document.get("_source")) is dict:
+        ids = document
+        document = document["_source"]
+    index = index or ids.get("_index")
+    found = _kind_of(document, index, kind)
+    # Ids are unique within an index; without one, records are equal if they hold the same.
+    id_ = ids.get("_id")
+    if id_ not in (None, ""):
+        return found, document, f"{index}/{id_}"
+    if line is None:
+        return found, document, repr(document)
+    return found, document, line.decode("utf-8", "backslashreplace")
+
+
 def _kind_of(document, index, kind):
     """Kind of a document: by its action, its index, what was asked for, and its text."""
     # Indices are called ubi_events, my-queries, ...
@@ -427,12 +479,19 @@ def _kind_of(document, index, kind):
     return kind
 
 
-def _key_of(document, line, index, id_):
-    """The text in which equal records are equal: their id, which is unique within an index, or
-    else all that they hold."""
-    if id_ not in (None, ""):
-        return f"{index}/{id_}"
-    return repr(document) if line is None else line.decode("utf-8", "backslashreplace")
+def _attribute_names(document):
+    """Names of the attributes of a document, also of those that nothing asks for."""
+    names = [*document]
+    for own in ("event_attributes", "query_attributes"):
+        attributes = _mapping(document.get(own))
+        item = _mapping(attributes.get("object"))
+        names += [*attributes, *item, *_mapping(item.get("object_detail"))]
+    return set(map(_in_object, names)) - _KNOWN
+
+
+def _in_object(name):
+    """The name of an attribute without that of the object that it is in."""
+    return name.removeprefix("object.").removeprefix("object_detail.")
 
 
 def parsed(text: str | bytes) -> Any:
@@ -539,22 +598,28 @@ def _bare(value, depth=9):
     # Frames hold NumPy's types where JSON has Python's.
     if isinstance(value, np.ndarray | np.generic):
         value = value.tolist()
-    match value:
+    if isinstance(value, dict):
         # Engines with columns for all keys fill in nulls, and each has its own order.
-        case dict():
-            items = {str(key): _bare(value[key], depth - 1) for key in sorted(value, key=str)}
-            return {key: item for key, item in items.items() if item is not None} or None
-        case list() | tuple():
-            items = [_bare(each, depth - 1) for each in value]
-            return [item for item in items if item is not None] or None
-        case _ if is_missing(value):
-            return None
-        case float() if value.is_integer():
-            return int(value)
-        case str() | int() | float():
-            return value
-        case _:
-            return str(value)
+        keys = sorted(value, key=str)
+        items = _without_nulls((str(key), _bare(value[key], depth - 1)) for key in keys)
+        return dict(items) or None
+    if isinstance(value, list | tuple):
+        items = _without_nulls((None, _bare(each, depth - 1)) for each in value)
+        return [item for _, item in items] or None
+    return _bare_scalar(value)
+
+
+def _without_nulls(pairs):
+    return [(key, item) for key, item in pairs if item is not None]
+
+
+def _bare_scalar(value):
+    """A text, a number or a bool as JSON writes it; whole floats as integers."""
+    if is_missing(value):
+        return None
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value if isinstance(value, str | int | float) else str(value)
 
 
 # Values to codes ----------------------------------------------------------------------
@@ -564,7 +629,7 @@ def _coded(kind, documents, fields, tables):
     coded = {}
     if kind == "query":
         # Attributes are parsed once, and read for filters and for the place of the page.
-        attributes = [_mapping(value) for value in values.pop("attributes")]
+        attributes = list(map(_mapping, values.pop("attributes")))
         values["filters"] = [_filters(each, fields.filters) for each in attributes]
         for name, keys in _PAGING.items():
             values[name] = [_first(each, keys) for each in attributes]
@@ -575,10 +640,18 @@ def _coded(kind, documents, fields, tables):
     for name, found in values.items():
         if name in _NUMBERS:
             coded[name] = _NUMBERS[name](found)
+        elif name.startswith((OF_PAGE, OF_DOC)):
+            coded[name] = _codes(list(map(_json, found)), tables[name])
         else:
             # Hits are documents.
             coded[name] = _codes(found, tables["doc" if name == "hits" else name])
     return coded
+
+
+def _json(value):
+    """A value as JSON, which tells the text "7" from the number 7; None for null."""
+    bare = _bare(value)
+    return None if bare is None else json.dumps(bare)
 
 
 def _codes(values, table):
@@ -606,7 +679,7 @@ def _as_text(value):
             return None
 
 
-def _writable(text):
+def writable(text: str) -> str:
     """The text without the halves of surrogate pairs, which JSON may hold and files may not."""
     # Most texts are ASCII, which needs no check.
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode("utf-8")
@@ -614,7 +687,7 @@ def _writable(text):
 
 def _hashes(keys):
     """One number per key; two of them are equal with probability 2^-64."""
-    values = np.array([_writable(key) for key in keys], dtype=object)
+    values = np.array([writable(key) for key in keys], dtype=object)
     return pd.util.hash_array(values, categorize=False)
 
 
