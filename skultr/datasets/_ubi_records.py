@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
 from io import BufferedReader
-from itertools import chain
+from itertools import chain, islice
 from typing import Any
 from uuid import UUID
 
@@ -42,6 +42,8 @@ NO_TIME = np.iinfo(np.int64).max
 
 #: Bytes of a piece of a file: one worker reads it at a time.
 _PIECE = 1 << 22
+#: Documents that are read at a time.
+_BATCH = 500
 #: Rows of a frame that are read at a time.
 _ROWS = 20_000
 #: Bytes of a file from which on worker processes pay for their start.
@@ -358,29 +360,47 @@ def _part(block, kind, fields):
     else:
         rows = _of_rows(nw.from_native(block))
         kind = kind or "query"  # if it has no action
-    documents = {"event": [], "query": []}
-    keys = {"event": [], "query": []}
-    for number, line, document, index, ids in rows:
-        if type(document) is not dict:
-            part.faults.setdefault("no JSON object", []).append(number)
-            continue
-        found, document, key = _classified(document, line, index, ids, kind)
-        if found is None:
-            part.faults.setdefault("neither a query nor an event", []).append(number)
-        else:
-            documents[found].append(document)
-            keys[found].append(key)
-    if fields.attributes:
-        part.names.update(*map(_attribute_names, chain(*documents.values())))
+    values = _values_of_rows(rows, kind, fields, part)
     # Texts become codes here, in the worker: it returns small arrays.
     tables = defaultdict(lambda: {None: _ABSENT, "": _ABSENT})
-    for each, found in documents.items():
-        part.columns[each] = _coded(each, found, fields, tables)
-        part.columns[each]["key"] = _hashes(keys[each])
+    for each, found in values.items():
+        keys = _hashes(found.pop("key"))
+        part.columns[each] = _coded(found, fields, tables) | {"key": keys}
     for name, table in tables.items():
         _, _, *texts = table  # the first two are null and the empty text
         part.texts[name] = [writable(text) for text in texts]
     return part
+
+
+def _values_of_rows(rows, kind, fields, part):
+    """The values of documents by kind and column; the part takes what is said of them."""
+    columns = {each: fields.places(each) for each in ("event", "query")}
+    values = {each: {name: [] for name in ("key", *columns[each])} for each in columns}
+    # A document lives no longer than its batch: where many live, Python looks for garbage long.
+    while batch := list(islice(rows, _BATCH)):
+        documents = _classified_batch(batch, kind, values, part.faults)
+        for each, found in documents.items():
+            for name, places in columns[each].items():
+                values[each][name] += _values(found, places)
+        if fields.attributes:
+            part.names.update(*map(_attribute_names, chain(*documents.values())))
+    return values
+
+
+def _classified_batch(batch, kind, values, faults):
+    """The documents of a batch by kind; takes their keys, and notes what is no document."""
+    documents = {"event": [], "query": []}
+    for number, line, document, index, ids in batch:
+        if type(document) is not dict:
+            faults.setdefault("no JSON object", []).append(number)
+            continue
+        found, document, key = _classified(document, line, index, ids, kind)
+        if found is None:
+            faults.setdefault("neither a query nor an event", []).append(number)
+        else:
+            documents[found].append(document)
+            values[found]["key"].append(key)
+    return documents
 
 
 def _lines(piece):
@@ -398,8 +418,9 @@ def _lines(piece):
 def _of_lines(lines):
     """Number, line, value, index and ids of each line that is neither blank nor an action."""
     action = {}
-    numbered = enumerate(zip(lines, _parsed_lines(lines), strict=True), start=1)
-    for number, (line, (document, index)) in numbered:
+    batches = (lines[start : start + _BATCH] for start in range(0, len(lines), _BATCH))
+    found = chain.from_iterable(map(_parsed_lines, batches))
+    for number, (line, (document, index)) in enumerate(zip(lines, found, strict=True), start=1):
         if index is None and _is_action(document):
             # What it says holds for the next document.
             action = next(iter(document.values()))
@@ -513,7 +534,7 @@ def _values(documents, places):
     for name in first:
         values = [value.get(name) if type(value) is dict else None for value in values]
     # Of more than one name, some may be joined by dots, or stand in JSON text.
-    if len(first) > 1:
+    if len(first) > 1 and type(None) in set(map(type, values)):
         others = places
     for place in others:
         values = [
@@ -574,8 +595,10 @@ def _list(value):
 
 def _first(attributes, names):
     """The first attribute of some names that has a value."""
-    found = [attributes[name] for name in names if not is_missing(attributes.get(name))]
-    return found[0] if found else None
+    for name in names:
+        if name in attributes and not is_missing(attributes[name]):
+            return attributes[name]
+    return None
 
 
 def _filters(attributes, names):
@@ -623,11 +646,10 @@ def _bare_scalar(value):
 
 
 # Values to codes ----------------------------------------------------------------------
-def _coded(kind, documents, fields, tables):
-    """The columns of the documents of a kind: codes, whole numbers and times."""
-    values = {name: _values(documents, places) for name, places in fields.places(kind).items()}
+def _coded(values, fields, tables):
+    """The columns of values of one kind of record as codes, whole numbers and times."""
     coded = {}
-    if kind == "query":
+    if "attributes" in values:
         # Attributes are parsed once, and read for filters and for the place of the page.
         attributes = list(map(_mapping, values.pop("attributes")))
         values["filters"] = [_filters(each, fields.filters) for each in attributes]
@@ -696,9 +718,8 @@ def _ordinals(values):
     numbers = _numbers(values)
     is_whole = (numbers >= 0) & (numbers <= LARGEST_ORDINAL.value) & (numbers % 1 == 0)
     ordinals = np.where(is_whole, numbers, NO_ORDINAL).astype(np.int32)
-    for row in np.flatnonzero(~is_whole):
-        if is_missing(values[row]):
-            ordinals[row] = _ABSENT
+    is_null = [row for row in np.flatnonzero(~is_whole) if is_missing(values[row])]
+    ordinals[is_null] = _ABSENT
     return ordinals
 
 
@@ -712,16 +733,18 @@ def _times(values):
     # Without a time a record comes last, and not first, as pandas has it.
     found[times.isna()] = NO_TIME
     # Milliseconds up to the year 2255, as numbers or as texts of digits.
-    numbers = _numbers(values)
+    others = np.flatnonzero(times.isna())
+    numbers = _numbers([values[row] for row in others])
     is_number = (numbers >= 0) & (numbers < 9e12)
-    found[is_number] = (1e3 * numbers[is_number]).astype(np.int64)
+    found[others[is_number]] = (1e3 * numbers[is_number]).astype(np.int64)
     return found
 
 
 def _numbers(values):
     """Numbers, and those in texts; NaN for all else."""
     # A bool is an int to Python.
-    plain = [None if isinstance(value, bool | np.bool_) else value for value in values]
+    bools = (bool, np.bool_)
+    plain = [None if isinstance(value, bools) else value for value in values]
     try:
         numbers = pd.to_numeric(pd.Series(plain, dtype=object), errors="coerce")
     except OverflowError:  # a whole number that no float holds
