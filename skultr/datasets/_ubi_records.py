@@ -716,7 +716,7 @@ def _hashes(keys):
 def _ordinals(values):
     """Whole numbers from 0; -1 where there is none, NO_ORDINAL where there is something else."""
     numbers = _numbers(values)
-    is_whole = (numbers >= 0) & (numbers <= LARGEST_ORDINAL.value) & (numbers % 1 == 0)
+    is_whole = (numbers >= 0) & (numbers <= LARGEST_ORDINAL.value) & (numbers == np.floor(numbers))
     ordinals = np.where(is_whole, numbers, NO_ORDINAL).astype(np.int32)
     is_null = [row for row in np.flatnonzero(~is_whole) if is_missing(values[row])]
     ordinals[is_null] = _ABSENT
