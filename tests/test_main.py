@@ -275,6 +275,47 @@ def test_topics_are_those_of_the_application_that_is_read(tmp_path):
     assert topics.read_text() == "topic,user_query\n1,tent b\n"
 
 
+def _with_devices(log_file, path):
+    """The log with a device of each search, and a price of each impression."""
+    lines = []
+    for line in log_file.read_text().splitlines():
+        document = json.loads(line)
+        if "query_attributes" in document:
+            document["query_attributes"]["device"] = ["phone", "desktop"][len(lines) % 4 // 2]
+        if document.get("action_name") == "impression":
+            document["event_attributes"]["object"]["price"] = len(lines)
+        lines.append(json.dumps(document))
+    path.write_text("\n".join(lines))
+    return path
+
+
+def test_kept_columns_are_in_the_log_and_change_nothing_else(log_file, features, tmp_path, capsys):
+    path = _with_devices(log_file, tmp_path / "more.ndjson")
+    features.to_parquet(tmp_path / "f.parquet")
+    given = "--features", tmp_path / "f.parquet"
+    assert _run(path, "--out", tmp_path / "a", *given) == 0
+    assert _run(path, "--out", tmp_path / "b", *given, "--keep", "device", "price") == 0
+    plain, kept = (pd.read_parquet(tmp_path / name / "log.parquet") for name in "ab")
+    pd.testing.assert_frame_equal(kept[list(plain)], plain)
+    assert list(kept)[len(plain.columns) :] == ["device", "price"]
+    assert set(kept["device"]) == {"phone", "desktop"}
+    assert kept["price"].notna().all()
+    for name in ("judgments.csv", "model.xgboost.json"):
+        assert (tmp_path / "a" / name).read_text() == (tmp_path / "b" / name).read_text()
+    assert "device, price as --keep says" in _text_of(tmp_path / "b" / "report.html")
+
+
+def test_a_name_to_keep_that_the_log_lacks_is_an_error_that_quotes_the_others(
+    log_file, tmp_path, capsys
+):
+    path = _with_devices(log_file, tmp_path / "more.ndjson")
+    out = tmp_path / "out"
+    assert _run(path, "--out", out, "--keep", "device", "--keep", "shop") == 2
+    error = capsys.readouterr().err
+    assert "No event or query has the attributes ['shop']. Found: 'device', 'price'." in error
+    assert not out.exists()
+
+
 def test_a_fault_of_skultr_keeps_its_traceback(log_file, tmp_path, monkeypatch):
     monkeypatch.setattr("skultr.command._verdict._level", lambda *_: np.zeros(2) + np.zeros(3))
     with pytest.raises(ValueError, match="broadcast"):

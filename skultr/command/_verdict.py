@@ -123,6 +123,15 @@ def add_arguments(ubi: argparse.ArgumentParser) -> None:
     ubi.add_argument("--ordinal-base", type=int, choices=(0, 1), help="ordinal of the first hit")
     ubi.add_argument("--page-size", type=_positive, metavar="N", help="hits that a page shows")
     ubi.add_argument(
+        "--keep",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="COLUMN",
+        help="attributes of events or searches, such as device price: columns of the log that is "
+        "written",
+    )
+    ubi.add_argument(
         "--grades", nargs="+", type=float, metavar="G", help="of the judgments, such as 0 1 2 3"
     )
 
@@ -146,7 +155,9 @@ def run(options: argparse.Namespace) -> None:
         # What may be wrong comes first: a log takes long to read.
         out = _checked(options)
         features = None if options.features is None else _features(options.features)
-        log, report = _read(options)
+        whole, report = _read(options)
+        # What is kept is for the user; judgments and model do not read it.
+        log = whole.drop(columns=options.keep)
         say(f"read {len(log):,} impressions, {log['click'].sum():,} clicks")
         for loss in _losses(report):
             say(loss)
@@ -166,7 +177,7 @@ def run(options: argparse.Namespace) -> None:
         # Only now: what cannot be used leaves an earlier run as it was.
         out.mkdir(parents=True, exist_ok=True)
         with folder_beside(out / _REPORT) as new:
-            files = [_write_log(log, new)]
+            files = [_write_log(whole, options.keep, new)]
             grades, remarks = _judge(judged, report, options, mark, new, files)
             for remark in remarks[:2]:
                 say(remark)
@@ -310,6 +321,7 @@ def _read(options):
         "impressions": _one_or_several(options.impressions),
         "ordinal_base": options.ordinal_base,
         "page_size": options.page_size,
+        "attributes": options.keep,
     }
     # What was not given is read from the log.
     given = {name: value for name, value in given.items() if value is not None}
@@ -400,10 +412,13 @@ def _curve(log, is_connected):
     return pd.DataFrame({"examination": values / values[0], "standard_error": errors})
 
 
-def _write_log(log, out):
+def _write_log(log, keep, out):
     # Unlike in CSV, types stay as they are.
     log.to_parquet(out / _LOG, index=False)
-    return _LOG, 'one row per document shown, for `fit(log, "click")`'
+    what = 'one row per document shown, for `fit(log, "click")`'
+    if keep:
+        what += f"; {', '.join(f'`{column}`' for column in keep)} as --keep says"
+    return _LOG, what
 
 
 # Judgments ----------------------------------------------------------------------------

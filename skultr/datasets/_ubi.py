@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from numbers import Integral
 from os import PathLike, fspath
-from os.path import isdir
 from typing import Literal, TypeAlias
 
 import pandas as pd
@@ -18,7 +17,7 @@ from ..exceptions import ClickDataWarning, warn_user
 from ._thresholds import MUCH
 from ._ubi_fates import FATES, counted, n_of
 from ._ubi_pages import PageReader, Rules, plain
-from ._ubi_records import Fields, Records, frame_parts, line_parts, parquet_parts
+from ._ubi_records import Fields, Records, read_parts
 
 #: What read_ubi reads: files, or a frame.
 Source: TypeAlias = "str | PathLike[str] | Sequence[str | PathLike[str]] | AnyFrame"
@@ -33,6 +32,7 @@ Source: TypeAlias = "str | PathLike[str] | Sequence[str | PathLike[str]] | AnyFr
         "ordinal_base": [Interval(Integral, 0, None, closed="left"), Mapping, None],
         "user": [StrOptions({"client_id", "user_id", "session_id"}), None],
         "filters": [str, list, tuple],
+        "attributes": [str, list, tuple],
         "not_shown": [StrOptions({"add", "drop"})],
         "keep": [callable, None],
         "n_jobs": [Integral, None],
@@ -50,6 +50,7 @@ def read_ubi(
     ordinal_base: int | Mapping[str, int] | None = None,
     user: Literal["client_id", "user_id", "session_id"] | None = "client_id",
     filters: str | Sequence[str] = (),
+    attributes: str | Sequence[str] = (),
     not_shown: Literal["add", "drop"] = "add",
     keep: Callable[[str], bool] | None = None,
     n_jobs: int | None = None,
@@ -104,6 +105,14 @@ def read_ubi(
     filters : str or list of str, default=()
         Keys of ``query_attributes`` that change what is found, such as ``"brand"``. Searches with
         different values are then different queries.
+    attributes : str or list of str, default=()
+        Further attributes of events or searches that become columns of the log under their own
+        names, such as ``["device", "price"]``; names within objects are joined by dots. An
+        attribute of the ``object`` (or of its ``object_detail``) is that of the impression of the
+        document. An attribute of ``event_attributes``, ``query_attributes`` or of the record
+        itself is that of the page: of its first query record that has a value, or else of its
+        first event. Numbers, true and false become floats. If any value is a text, the column is
+        a categorical.
     not_shown : {"add", "drop"}, default="add"
         What happens to clicks (and outcomes) on documents without an impression, if their page
         has impressions of others: add the document where it was clicked, or drop the click.
@@ -127,7 +136,8 @@ def read_ubi(
         - ``doc``: the ``object_id``;
         - ``position``: from 1;
         - ``user``: if any is known; "unknown" in rows without one;
-        - ``click``, and ``outcome_…`` for each of the ``outcomes``: 0 or 1.
+        - ``click``, and ``outcome_…`` for each of the ``outcomes``: 0 or 1;
+        - each of the ``attributes``, missing where nothing says it.
 
     report : UBIReport
         What was read, what was left out and why; print ``report.summary()``.
@@ -135,7 +145,8 @@ def read_ubi(
     Raises
     ------
     ValueError
-        If there is no record of UBI, or no document was shown on any page.
+        If there is no record of UBI, no document was shown on any page, or no record has one of
+        the ``attributes``.
     FileNotFoundError
         If a file is missing.
 
@@ -197,7 +208,9 @@ def read_ubi(
     >>> report
     UBIReport(n_pages=1, n_rows=2, n_clicks=1, events_left_out=0)
     """
-    fields = Fields(user, _names(filters, "filters"))
+    # Each column once.
+    named = tuple(dict.fromkeys(_names(attributes, "attributes")))
+    fields = Fields(user, _names(filters, "filters"), named)
     # Which indices say what was shown, and by which actions.
     source, shown_by = _what_was_shown(impressions)
     rules = Rules(
@@ -208,11 +221,13 @@ def read_ubi(
         page_size=page_size,
         ordinal_base=ordinal_base,
         filters=fields.filters,
+        attributes=fields.attributes,
         not_shown=not_shown,
         keep=keep,
     )
     _check_actions(rules)
     _check_base(ordinal_base)
+    _check_attributes(rules)
     records = Records()
     with working("read_ubi"):
         # One source may hold both kinds of records.
@@ -252,6 +267,16 @@ def _check_actions(rules):
         )
 
 
+def _check_attributes(rules):
+    columns = {"session", "qid", "doc", "position", "user", *rules.kinds.values()}
+    taken = sorted(columns.intersection(rules.attributes))
+    if taken:
+        raise ValueError(
+            f"attributes={list(rules.attributes)} names {taken}, which are columns of the log "
+            "already; expected other names."
+        )
+
+
 def _check_base(base):
     if not isinstance(base, Mapping):
         return
@@ -271,19 +296,8 @@ def _take(records, source, kind, fields, n_jobs):
     if not sources:
         raise ValueError("The list of files is empty; expected at least one.")
     for one in sources:
-        if not isinstance(one, str | PathLike):
-            records.extend(frame_parts(one, kind, fields), "the frame")
-            continue
-        path = fspath(one)
-        # Which files of a folder belong to the log, only the user knows.
-        if isdir(path):
-            raise ValueError(
-                f"{path} is a folder. Expected files: pass a list of those in it, such as "
-                f"sorted(pathlib.Path({path!r}).glob('*.parquet'))."
-            )
-        is_parquet = path.lower().endswith((".parquet", ".pq"))
-        parts = parquet_parts if is_parquet else line_parts
-        records.extend(parts(path, kind, fields, n_jobs), path)
+        name = fspath(one) if isinstance(one, str | PathLike) else "the frame"
+        records.extend(read_parts(one, kind, fields, n_jobs), name)
 
 
 def _read(records, rules):
@@ -330,31 +344,23 @@ _LOST_QUERIES = ("no query_id", "no user_query")
 
 def _losses(counts, rules):
     """How many records of each kind and action the log has and lost, and why."""
-    kind_of_action = {}
-    if rules.source != "hits":
-        kind_of_action |= {plain(name): "impression" for name in rules.impressions}
-    kind_of_action |= {plain(name): "click" for name in rules.clicks}
-    kind_of_action |= {plain(name): f"outcome_{name}" for name in rules.outcomes}
-    is_query = counts["record"] == "query"
-    kind = counts["action"].map(lambda name: kind_of_action.get(plain(name)))
-    rows = counts.assign(kind=kind)
+    kinds = rules.kinds
+    kind = counts["action"].map(lambda name: kinds.get(plain(name)))
     # Query records have no action.
-    rows.loc[is_query, "kind"] = "query"
+    rows = counts.assign(kind=kind.mask(counts["record"] == "query", "query"))
     # What was not asked for, or is there again, is no loss.
     rows = rows[rows["kind"].notna() & ~rows["fate"].isin(_HARMLESS)]
+    if rules.source == "hits":
+        rows = rows[rows["kind"] != "impression"]
     # A query record that was not used is a loss only if nothing else stands for its page.
-    may_be_lost = ~is_query[rows.index] | rows["fate"].isin(_LOST_QUERIES)
-    is_lost = ~rows["used"] & may_be_lost
-    rows = rows.assign(lost=rows["n"].where(is_lost, 0))
-    losses = rows.groupby(["kind", "action"])[["n", "lost"]].sum().reset_index()
+    may_be_lost = (rows["kind"] != "query") | rows["fate"].isin(_LOST_QUERIES)
+    rows = rows.assign(lost=rows["n"].where(~rows["used"] & may_be_lost, 0))
+    groups = rows.groupby(["kind", "action"])
+    losses = groups[["n", "lost"]].sum().reset_index()
     losses["share"] = losses["lost"] / losses["n"]
-    reasons = []
-    for kind, action in zip(losses["kind"], losses["action"], strict=True):
-        is_own = (rows["kind"] == kind) & (rows["action"] == action)
-        reasons.append(_reasons(rows[is_own & (rows["lost"] > 0)]))
-    losses["reasons"] = reasons
+    losses["reasons"] = [_reasons(each[each["lost"] > 0]) for _, each in groups]
     # In the order of the parameters, queries last.
-    order = [*dict.fromkeys(kind_of_action.values()), "query"]
+    order = [*dict.fromkeys(kinds.values()), "query"]
     by_kind = losses["kind"].map(order.index).argsort(kind="stable")
     return losses.iloc[by_kind].reset_index(drop=True)
 
@@ -555,14 +561,10 @@ class UBIReport:
         )
 
     def _repr_html_(self) -> str:
-        html = ""
-        for title, facts in self._chapters():
-            html += f"<p><b>{escape(title)}</b></p>"
-            items = "".join(f"<li>{escape(fact.strip())}</li>" for fact in facts)
-            if items:
-                html += f"<ul>{items}</ul>"
+        # Lines are as long as their sentences.
+        summary = f'<pre style="white-space: pre-wrap">{escape(self.summary())}</pre>'
         table = self.counts.to_html(index=False)
-        return f"{html}<details><summary>Counts by action</summary>{table}</details>"
+        return f"{summary}<details><summary>Counts by action</summary>{table}</details>"
 
 
 #: What became of records in the words of the summary, for one record and for many, where these

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ _USED = {
     "query of a page": "as the query of a page",
     "further page of a query_id": "as a further page of the same query_id",
 }
+OTHER_ACTION = "action that was not asked for"
 AGAIN = "the same document again on its page"
 TAKEN = "its position is taken by another document"
 COLLIDED = "two documents at one ordinal of its page"
@@ -26,7 +28,7 @@ _LEFT_OUT = {
     "the same record again": "that are there again (by _id, else by content)",
     "left out by keep": "of clients that keep= leaves out",
     "no action_name": "without an action_name",
-    "action that was not asked for": "with another action",
+    OTHER_ACTION: "with another action",
     "no query_id": "without a query_id",
     "no object_id": "without an object_id",
     "no query record and no user_query": "without a query record and without a user_query",
@@ -49,13 +51,14 @@ FATES = _USED | _LEFT_OUT
 NAMES = [*FATES]
 
 
-def give_fate(table: pd.DataFrame, rows: Any, fate: str) -> None:
-    """Decide records, a mask or numbers, that have no fate yet: later rules take what is left."""
-    rows = np.asarray(rows)
-    if rows.dtype == bool:
-        rows = np.flatnonzero(rows)
-    is_open = table["fate"].to_numpy()[rows] < 0
-    table.loc[rows[is_open], "fate"] = NAMES.index(fate)
+def give_fates(table: pd.DataFrame, fates: Mapping[str, Any]) -> None:
+    """Decide records that have no fate yet: the first fate whose mask or numbers hold them."""
+    for fate, rows in fates.items():
+        rows = np.asarray(rows)
+        if rows.dtype == bool:
+            rows = np.flatnonzero(rows)
+        is_open = table["fate"].to_numpy()[rows] < 0
+        table.loc[rows[is_open], "fate"] = NAMES.index(fate)
 
 
 def counted(rows: list[tuple[str, str, str, int]]) -> pd.DataFrame:

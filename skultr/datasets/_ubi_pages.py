@@ -6,6 +6,7 @@ Records, pages and rows are frames of codes, where -1 is unknown. A page is the 
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -24,8 +25,17 @@ from ._thresholds import (
     MUCH,
     MUCH_LONGER,
 )
-from ._ubi_fates import AGAIN, COLLIDED, NAMES, NOTHING_SHOWN, TAKEN, give_fate, n_of
-from ._ubi_records import NO_ORDINAL, NO_TIME, Records
+from ._ubi_fates import (
+    AGAIN,
+    COLLIDED,
+    NAMES,
+    NOTHING_SHOWN,
+    OTHER_ACTION,
+    TAKEN,
+    give_fates,
+    n_of,
+)
+from ._ubi_records import NO_ORDINAL, NO_TIME, OF_DOC, OF_PAGE, Records, writable
 
 #: Names of actions that show documents, whatever their pages look like.
 _SHOWS = re.compile("impress|view|show|display|expos|render|seen", re.IGNORECASE)
@@ -52,8 +62,16 @@ class Rules:
     page_size: int | None
     ordinal_base: int | Mapping[str, int] | None
     filters: tuple[str, ...]
+    attributes: tuple[str, ...]
     not_shown: str
     keep: Callable[[str], bool] | None
+
+    @property
+    def kinds(self) -> dict[str, str]:
+        """Kind of event by plain name of its action, and the column of the log it becomes."""
+        kinds = dict.fromkeys(map(plain, self.impressions), "impression")
+        kinds |= dict.fromkeys(map(plain, self.clicks), "click")
+        return kinds | {plain(name): f"outcome_{name}" for name in self.outcomes}
 
 
 class PageReader:
@@ -62,13 +80,18 @@ class PageReader:
     def __init__(self, records: Records, rules: Rules) -> None:
         self.rules = rules
         self.texts = records.texts
+        self.check_attributes(records.names)
         self.applications = [*self.texts["application"], ""]  # -1 is one without a name
         # Texts that differ in capitals and blanks alone are one query.
         self.normal, self.code_of_text = normal_texts(self.texts["text"])
-        queries = records.columns("queries")
-        self.hits = queries.pop("hits")
+        queries = records.columns("query")
+        docs = queries.pop("hits")
         self.queries = pd.DataFrame(queries)
-        self.events = pd.DataFrame(records.columns("events"))
+        # One row per hit: its record, and its place in the list from 0.
+        record = np.repeat(self.queries.index, self.queries["n_hits"])
+        self.hits = pd.DataFrame({"record": record, "doc": docs})
+        self.hits["place"] = self.hits.groupby("record").cumcount()
+        self.events = pd.DataFrame(records.columns("event"))
         for table in (self.events, self.queries):
             # A text of blanks is none.
             has_text = self.code_of_text[table["text"]] >= 0
@@ -104,6 +127,20 @@ class PageReader:
         shown = self.click(interactions, pages, shown, lost)
         return self.reading(rows, pages, shown)
 
+    def check_attributes(self, names):
+        """Raise an error if an attribute has no value in any record."""
+        missing = [
+            name
+            for name in self.rules.attributes
+            if not self.texts[f"{OF_PAGE}{name}"] and not self.texts[f"{OF_DOC}{name}"]
+        ]
+        if missing:
+            found = ", ".join(map(repr, sorted(names))) or "none"
+            raise ValueError(
+                f"No event or query has the attributes {missing}. Found: {found}. Name an "
+                "attribute of event_attributes, of the object in it, or of query_attributes."
+            )
+
     def note(self, n, what, text):
         """Say of how many things something holds, if it does of any."""
         if n:
@@ -116,59 +153,60 @@ class PageReader:
 
     def without(self, rows, out, fate):
         """The other rows; the events of those that are out have this fate."""
-        give_fate(self.events, rows.index[out], fate)
+        give_fates(self.events, {fate: rows.index[out]})
         return rows[~out]
 
     # Records --------------------------------------------------------------------------
     def leave_out(self):
         """Records that are there twice, of clients to leave out, or without a query_id."""
-        for table in (self.events, self.queries):
+        events = self.events
+        queries = self.queries
+        for table in (events, queries):
             # As in an index, the last record of an id stands. Records that have lost their
             # query_id may be equal and not the same.
-            is_equal = table.pop("key").duplicated(keep="last")
-            give_fate(table, is_equal & (table["query_id"] >= 0), "the same record again")
+            is_equal = table.pop("key").duplicated(keep="last") & (table["query_id"] >= 0)
+            give_fates(table, {"the same record again": is_equal})
         if self.rules.keep is not None:
-            self.leave_out_clients(self.rules.keep)
-        give_fate(self.queries, self.queries["query_id"] < 0, "no query_id")
-
-    def leave_out_clients(self, keep):
-        """Records of clients for which a function of their names is False."""
-        out = [not keep(client) for client in self.texts["client"]]
-        out = np.array([*out, False])  # the last one is that of code -1, no client
-        for table in (self.events, self.queries):
-            give_fate(table, out[table["client"]], "left out by keep")
-        # Events that name no client are of the client of their query.
-        pages = self.queries["query_id"][out[self.queries["client"]]]
-        on_page = self.events["query_id"].isin(pages[pages >= 0])
-        no_client = self.events["client"] < 0
-        give_fate(self.events, no_client & on_page, "left out by keep")
+            out = [not self.rules.keep(client) for client in self.texts["client"]]
+            out = np.array([*out, False])  # the last one is that of code -1, no client
+            is_out = out[queries["client"]]
+            # Events that name no client are of the client of their query.
+            pages = queries["query_id"][is_out & (queries["query_id"] >= 0)]
+            on_page = (events["client"] < 0) & events["query_id"].isin(pages)
+            give_fates(queries, {"left out by keep": is_out})
+            give_fates(events, {"left out by keep": out[events["client"]] | on_page})
+        give_fates(queries, {"no query_id": queries["query_id"] < 0})
 
     def rows_of_events(self):
         """Events with a page, a document and a role: 1 is an impression, 2 a click, from 3 on the
         outcomes. The index is the number of the event."""
-        # A name that is asked for twice has the later role: an outcome rather than a click.
-        roles = dict.fromkeys(map(plain, self.rules.impressions), 1)
-        roles |= dict.fromkeys(map(plain, self.rules.clicks), 2)
-        roles |= {plain(name): role for role, name in enumerate(self.rules.outcomes, start=3)}
-        codes = [roles.get(plain(action), 0) for action in self.texts["action"]]
-        role_of_action = np.array([*codes, 0], dtype=np.int32)  # the last: no action
-        events = self.events
-        events["role"] = role_of_action[events["action"]]
-        # Events of other actions are kept, in case that they are the impressions.
-        is_open = (events["fate"] < 0) & (events["action"] >= 0)
-        is_complete = (events["query_id"] >= 0) & (events["doc"] >= 0)
-        is_other = is_open & is_complete & (events["role"] == 0)
-        others = events.loc[is_other, ["action", "query_id", "doc", "ordinal", "text"]]
+        kinds = self.rules.kinds
+        role_of_kind = {kind: role for role, kind in enumerate(["impression", *self.columns], 1)}
+        roles = [role_of_kind.get(kinds.get(plain(name)), 0) for name in self.texts["action"]]
+        role_of_action = np.array([*roles, 0], dtype=np.int32)  # the last: no action
         # From here on, a query_id is a page.
-        self.others = others.rename(columns={"query_id": "page"})
-        give_fate(events, events["action"] < 0, "no action_name")
-        give_fate(events, events["role"] == 0, "action that was not asked for")
-        give_fate(events, events["query_id"] < 0, "no query_id")
-        give_fate(events, events["doc"] < 0, "no object_id")
-        self.events = events[["action", "fate"]].copy()  # the rows hold all else
+        events = self.events.rename(columns={"query_id": "page"})
+        events["role"] = role_of_action[events["action"]]
+        give_fates(
+            events,
+            {
+                "no action_name": events["action"] < 0,
+                OTHER_ACTION: events["role"] == 0,
+                "no query_id": events["page"] < 0,
+                "no object_id": events["doc"] < 0,
+            },
+        )
+        # Events of other actions are kept, in case that they are the impressions.
+        is_other = events["fate"] == NAMES.index(OTHER_ACTION)
+        is_complete = (events["page"] >= 0) & (events["doc"] >= 0)
+        others = events[is_other & is_complete]
+        self.others = others[["action", "page", "doc", "ordinal", "text"]]
+        # The rows hold all else.
+        kept = [name for name in events if name.startswith((OF_PAGE, OF_DOC))]
+        self.told = events[["page", *kept]]
+        self.events = events[["action", "fate"]].copy()
         rows = events[events["fate"] < 0]
-        rows = rows.drop(columns=["action", "client", "fate"])
-        return rows.rename(columns={"query_id": "page"})
+        return rows.drop(columns=["action", "client", "fate", *kept])
 
     # Pages ----------------------------------------------------------------------------
     def make_pages(self):
@@ -178,49 +216,37 @@ class PageReader:
         queries["start"], unknown = _starts(queries, self.rules.page_size)
         known = queries[queries["fate"] < 0]
         # The first record with a text and hits; then with a text.
-        no_hits = known["n_hits"] == 0
-        no_text = known["text"] < 0
-        order = np.lexsort((known["time"], no_hits, no_text))
-        best = known.iloc[order].drop_duplicates("query_id")
+        ordered = known.assign(no_text=known["text"] < 0, no_hits=known["n_hits"] == 0)
+        ordered = ordered.sort_values(["no_text", "no_hits", "time"])
+        best = ordered.drop_duplicates("query_id").rename_axis("record").reset_index()
         # A row for each query_id, also of those that events alone name.
-        pages = best.rename_axis("record").reset_index().set_index("query_id")
-        pages = pages[["text", "application", "user", "filters", "record"]]
-        n_pages = len(self.texts["query_id"])
-        pages = pages.reindex(range(n_pages), fill_value=-1)
+        pages = best.set_index("query_id")[["text", "application", "user", "filters", "record"]]
+        pages = pages.reindex(range(len(self.texts["query_id"])), fill_value=-1)
         # A page of several requests begins where the first one does.
         start = known.groupby("query_id")["start"].min()
         pages["start"] = start.reindex(pages.index, fill_value=0)
         self.requests = _requests(known)
-        hits, n_unlike = self.first_lists(known)
-        self.note_pages(int(unknown[known.index].sum()), n_unlike)
-        return pages, hits
+        lists = known[known["n_hits"] > 0].sort_values("time", kind="stable")
+        self.note_pages(int(unknown[known.index].sum()), self.n_unlike(lists))
+        return pages, self.first_hits(lists)
 
-    def first_lists(self, known):
-        """The first list of each query_id and start, and the number of records unlike it."""
-        lists = known[known["n_hits"] > 0]
-        lists = lists.iloc[np.argsort(lists["time"], kind="stable")]
-        # Hit lists stand end to end: that of a record is from begin to end.
-        n_hits = self.queries["n_hits"].to_numpy()
-        end = np.cumsum(n_hits)
-        begin = end - n_hits
-        # Of several records for one start, how many hold another list than the first.
-        several = lists[lists.duplicated(["query_id", "start"], keep=False)]
-        content = [self.hits[begin[row] : end[row]].tobytes() for row in several.index]
-        content = pd.Series(content, several.index, dtype=object)
-        first = content.groupby([several["query_id"], several["start"]]).transform("first")
-        n_unlike = int((content != first).sum())
-        # One row per hit, of the lists that are taken, ...
-        record = np.repeat(self.queries.index, n_hits)
-        start = self.queries["start"].to_numpy()[record]
-        within = np.arange(len(record)) - begin[record]
-        page = self.queries["query_id"].to_numpy()[record]
-        hits = {"page": page, "doc": self.hits, "place": start + within, "start": start}
-        hits = pd.DataFrame(hits)
-        taken = record.isin(lists.drop_duplicates(["query_id", "start"]).index)
-        hits = hits[taken & (hits["doc"] >= 0)]
-        # ... where each document of a page stood first.
-        hits = _in_order(hits, "page", "doc", "place")
-        return hits.drop_duplicates(["page", "doc"]), n_unlike
+    def first_hits(self, lists):
+        """Where each document stood first in the first list of each query_id and start."""
+        taken = lists.drop_duplicates(["query_id", "start"])[["query_id", "start"]]
+        taken = taken.rename(columns={"query_id": "page"})
+        hits = self.hits.merge(taken, left_on="record", right_index=True)
+        hits["place"] += hits["start"]
+        hits = _in_order(hits[hits["doc"] >= 0], "page", "doc", "place")
+        return hits.drop_duplicates(["page", "doc"])
+
+    def n_unlike(self, lists):
+        """Number of lists that differ from the first one of their query_id and start."""
+        request = ["query_id", "start"]
+        several = lists[lists.duplicated(request, keep=False)]
+        hits = self.hits[self.hits["record"].isin(several.index)]
+        content = hits.groupby("record")["doc"].agg(tuple).reindex(several.index)
+        first = content.groupby([several[name] for name in request]).transform("first")
+        return int((content != first).sum())
 
     def note_pages(self, n_unknown, n_unlike):
         """What query records lack, or say twice."""
@@ -315,7 +341,7 @@ class PageReader:
         n_shown = _by_application(pages, shown)
         n_clicked = _by_application(pages, clicked)
         names = self.texts["action"]
-        found = {}
+        likely = []
         by_writer = [_of_page(pages, "application", others), "action"]
         for (application, action), documents in others.groupby(by_writer):
             # What was shown is more than what was clicked, and than strays beside impressions.
@@ -323,13 +349,16 @@ class PageReader:
             enough = max(n_clicked.get(application, 0), strays)
             looks_so = _SHOWS.search(names[action]) or _are_in_a_row(documents)
             if len(documents) > enough and looks_so:
-                found.setdefault(names[action], []).append(documents)
-        if not found:
+                likely.append(documents)
+        if not likely:
             return ""
-        numbers = ", ".join(f"{name!r} ({_documents(each)})" for name, each in found.items())
+        found = {}
+        for action, documents in pd.concat(likely).groupby("action", sort=False):
+            on_pages = n_of(documents["page"].nunique(), "page")
+            found[names[action]] = f"({n_of(len(documents), 'document')} on {on_pages})"
+        numbers = ", ".join(f"{name!r} {number}" for name, number in found.items())
         # What is impressions already stays so.
-        wanted = [plain(name) for name in self.rules.impressions]
-        known = [name for name in names if plain(name) in wanted]
+        known = [name for name in names if self.rules.kinds.get(plain(name)) == "impression"]
         return (
             f"Events that were not read look like impressions: {numbers}. If they say what was "
             f"shown, pass impressions={[*known, *found]}"
@@ -536,7 +565,7 @@ class PageReader:
     def give_shown(self, documents, fate):
         """Give the impressions of documents their fate; those of hit lists have no event."""
         events = documents["event"]
-        give_fate(self.events, events[events >= 0], fate)
+        give_fates(self.events, {fate: events[events >= 0]})
 
     def nothing_shown(self):
         """What there was instead of shown documents."""
@@ -571,14 +600,19 @@ class PageReader:
         rows = self.without(rows, again, AGAIN)
         # Documents that were clicked, and not shown, join their page if they may.
         missing = rows[_looked_up(shown, "at", rows) < 0]
-        places = shown[["page", "doc", "at"]]
+        places = shown[["page", "doc", "at", "event"]]
         shown = self.add_documents(missing, pages, places, lost)
         rows = rows.assign(at=_looked_up(shown, "at", rows))
         rows = rows[rows["at"] >= 0]
         added = rows.index.isin(missing.index)
-        give_fate(self.events, rows.index[added], "its document was added to the page")
-        give_fate(self.events, rows.index[rows["role"] == 2], "clicked")
-        give_fate(self.events, rows.index, "outcome")
+        give_fates(
+            self.events,
+            {
+                "its document was added to the page": rows.index[added],
+                "clicked": rows.index[rows["role"] == 2],
+                "outcome": rows.index,
+            },
+        )
         for role, name in enumerate(self.columns, start=2):
             clicked = _key(rows[rows["role"] == role])
             is_clicked = _key(shown).isin(clicked)
@@ -601,7 +635,7 @@ class PageReader:
         was_lost = _key(rows).isin(_key(lost))
         rows = self.without(rows, was_lost, "its impression was left out")
         if self.rules.not_shown == "drop":
-            give_fate(self.events, rows.index, "its document was not shown")
+            give_fates(self.events, {"its document was not shown": rows.index})
             return shown.copy()
         # By the place in the hit list where its page is read by places, else by the ordinal.
         by_place = _of_page(pages, "by_place", rows) | rows["by_hits"]
@@ -611,14 +645,14 @@ class PageReader:
         # The interaction of a document that says where it stood.
         new = rows[rows["at"] >= 0]
         new = _in_order(new, "page", "doc", "at").drop_duplicates(["page", "doc"])
-        new = new[["page", "doc", "at"]]
+        new = new[["page", "doc", "at"]].assign(event=-1)
         has_place = _key(rows).isin(_key(new))
-        give_fate(self.events, rows.index[~has_place], "no position")
         # Documents that were shown keep their places.
         joined = pd.concat([shown, new], ignore_index=True)
         joined = joined[~joined.duplicated(["page", "at"])].copy()
         is_lost = _looked_up(joined, "at", rows) < 0
-        give_fate(self.events, rows.index[is_lost], TAKEN)
+        lost = {"no position": rows.index[~has_place], TAKEN: rows.index[is_lost]}
+        give_fates(self.events, lost)
         self.note(
             len(joined) - len(shown),
             "clicked document",
@@ -649,6 +683,8 @@ class PageReader:
             self.note(n_without, "page", f"of {in_log.sum():,} named no user.")
         for name in self.columns:
             log[name] = shown[name].to_numpy()
+        for name in self.rules.attributes:
+            log[name] = self.attribute(name, shown)
         # How positions were found stands before all else that was noted.
         with_ordinal = in_log[rows["page"]] & (rows["ordinal"] >= 0)
         writers = np.unique(rows["writer"][with_ordinal])
@@ -668,50 +704,67 @@ class PageReader:
         }
         return pd.DataFrame(log), found, self.doubts
 
+    def attribute(self, name, shown):
+        """The values of an attribute: of the impression of each document, else of its page."""
+        of_doc = self.texts[f"{OF_DOC}{name}"]
+        of_page = self.texts[f"{OF_PAGE}{name}"]
+        # Not those of clicks: what only clicks have would tell them.
+        event = shown["event"].to_numpy()
+        own = np.where(event >= 0, self.told[f"{OF_DOC}{name}"].to_numpy()[event], -1)
+        # Of a page, what its first query record says, or else its first event.
+        value = f"{OF_PAGE}{name}"
+        queries = self.queries[["query_id", value]].rename(columns={"query_id": "page"})
+        told = pd.concat([queries, self.told[["page", value]]])
+        first = told[told[value] >= 0].drop_duplicates("page").set_index("page")[value]
+        codes = first.reindex(shown["page"], fill_value=-1).to_numpy()
+        codes = np.where(codes < 0, -1, codes + len(of_doc))
+        codes = np.where(own < 0, codes, own)
+        if (codes < 0).all():
+            self.doubts.append(
+                f"No row of the log has a value of {name!r}: no impression in it and none of its "
+                "pages has one. Send it with impressions or searches: clicks alone do not count."
+            )
+        return _as_column(codes, [*of_doc, *of_page])
+
     def close_queries(self, pages, in_log):
         """Give the query records that are open their fates."""
-        queries = self.queries[self.queries["fate"] < 0]
-        page = pages.loc[queries["query_id"]]
-        record = page["record"].to_numpy()
-        text = self.code_of_text[queries["text"]]
-        same_text = text == self.code_of_text[page["text"]]
-        place = self.queries[["from", "page"]].to_numpy()
-        another_place = (place[queries.index] != place[record]).any(axis=1)
-
-        def give(rows, fate):
-            give_fate(self.queries, queries.index[rows], fate)
-
+        queries = self.queries
+        page = queries["query_id"].to_numpy()
+        record = pages["record"].to_numpy()[page]
+        text_of_page = pages["text"].to_numpy()[page]
+        same_text = self.code_of_text[queries["text"]] == self.code_of_text[text_of_page]
+        place = queries[["from", "page"]].to_numpy()
+        another_place = (place != place[record]).any(axis=1)
         # The first rule that holds decides.
-        give(queries["text"] < 0, "no user_query")
-        give(~in_log[queries["query_id"]], NOTHING_SHOWN)
-        give(record == queries.index, "query of a page")
-        give((queries["n_hits"] > 0) & another_place, "further page of a query_id")
-        give(~same_text, "another record of its query_id, with another user_query")
-        give(same_text, "another record of its query_id")
+        give_fates(
+            queries,
+            {
+                "no user_query": queries["text"] < 0,
+                NOTHING_SHOWN: ~in_log[page],
+                "query of a page": record == queries.index,
+                "further page of a query_id": (queries["n_hits"] > 0) & another_place,
+                "another record of its query_id, with another user_query": ~same_text,
+                "another record of its query_id": same_text,
+            },
+        )
 
     def query_table(self, pages):
         """Code of the qid of each page of the log, and the queries in the order of the codes."""
         # What makes two searches one query.
         keys = pages[["text", "filters", "application"]].copy()
         keys["text"] = self.code_of_text[keys["text"]]
-        application = keys["application"]
-        several = application[application >= 0].nunique() > 1
+        several = keys.loc[keys["application"] >= 0, "application"].nunique() > 1
         if not several:  # pages that name none are of the only one
             keys["application"] = keys["application"].max()
-
-        def qid(text, filters, application):
-            """The text, after its application, if there are several, and before its filters."""
-            name = self.normal[text]
-            if filters >= 0:
-                name += f" [{self.texts['filters'][filters]}]"
-            if several and application >= 0:
-                name = f"{self.applications[application]}: {name}"
-            return name
-
+        # The last one is that of code -1, no application and no filters.
+        before = [f"{name}: " if several else "" for name in self.texts["application"]] + [""]
+        after = [f" [{filters}]" for filters in self.texts["filters"]] + [""]
         different = keys.drop_duplicates()
-        names = [qid(*key) for key in different.itertuples(index=False)]
-        different = different.assign(qid=pd.Series(names, dtype=object).to_numpy())
-        named = keys.merge(different, how="left")
+        names = [
+            before[application] + self.normal[text] + after[filters]
+            for text, filters, application in different.itertuples(index=False)
+        ]
+        named = keys.merge(different.assign(qid=np.array(names, dtype=object)), how="left")
         codes, qids = pd.factorize(named["qid"].to_numpy(dtype=object))
         code = pd.Series(codes, keys.index)
         # As most users typed it.
@@ -747,11 +800,9 @@ class PageReader:
     def counts(self):
         """Numbers of records as (record, action, fate, n)."""
         actions = [*self.texts["action"], ""]  # the last one is that of code -1
-        tables = {"event": self.events, "query": self.queries.assign(action=-1)}
         counts = []
-        for record, table in tables.items():
-            numbers = table.groupby(["action", "fate"]).size()
-            for (action, fate), n in numbers.items():
+        for record, table in (("event", self.events), ("query", self.queries.assign(action=-1))):
+            for (action, fate), n in table.groupby(["action", "fate"]).size().items():
                 counts.append((record, actions[action], NAMES[fate], n))
         return counts
 
@@ -829,6 +880,18 @@ def _category(codes, texts):
     return pd.Categorical.from_codes(codes, [texts[code] for code in used])
 
 
+def _as_column(codes, texts):
+    """Values of JSON texts: numbers if all are, and else a categorical of texts; -1 is missing."""
+    values = [json.loads(texts[code]) for code in range(len(texts))]
+    used = [values[code] for code in np.unique(codes[codes >= 0])]
+    if all(isinstance(value, int | float) for value in used):
+        numbers = [value if isinstance(value, int | float) else np.nan for value in values]
+        return np.array([*numbers, np.nan], dtype=np.float64)[codes]
+    names = [value if isinstance(value, str) else json.dumps(value) for value in values]
+    names = np.array([*map(writable, names), None], dtype=object)
+    return pd.Categorical(names[codes])
+
+
 def _requests(known):
     """Page, start and time of the records of each query_id that requests several pages, if their
     times tell these apart."""
@@ -845,12 +908,14 @@ def _requests(known):
 def _last_before(events, requests, on):
     """The start of the last request of the page that is not after each event; NaN without one."""
     # Both sides of the merge need one type, and the order of what they are merged on.
-    left = events[["page", on]].rename_axis("event").reset_index()
-    right = requests[["page", on, "start"]]
-    left = left.astype({on: np.int64}).sort_values(on)
-    right = right.astype({on: np.int64}).sort_values(on)
-    found = pd.merge_asof(left, right, on=on, by="page")
-    return found.set_index("event")["start"]
+    sides = [
+        table[["page", on, *more]].astype({on: np.int64}).sort_values(on)
+        for table, more in (
+            (events.rename_axis("event").reset_index(), ["event"]),
+            (requests, ["start"]),
+        )
+    ]
+    return pd.merge_asof(*sides, on=on, by="page").set_index("event")["start"]
 
 
 def _only_source(pages):
@@ -859,13 +924,6 @@ def _only_source(pages):
     if by_hits.nunique() > 1:
         return ""
     return "hits" if by_hits.all() else "events"
-
-
-def _documents(parts):
-    """How many documents on how many pages events name, in words."""
-    n_documents = sum(len(each) for each in parts)
-    n_pages = sum(each["page"].nunique() for each in parts)
-    return f"{n_of(n_documents, 'document')} on {n_of(n_pages, 'page')}"
 
 
 def _are_in_a_row(documents):

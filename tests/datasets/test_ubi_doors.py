@@ -144,7 +144,7 @@ def test_parquet(tmp_path, expected, monkeypatch):
                 frame.to_parquet(paths[-1])
         assert_same(read_ubi(*paths), expected)
         assert_same(read_ubi(paths), expected)
-    monkeypatch.setattr(_ubi_records, "_MANY_ROWS", 0)
+    monkeypatch.setattr(_ubi_records, "_LARGE", 0)
     assert_same(read_ubi(*paths, n_jobs=2), expected)
 
 
