@@ -206,6 +206,8 @@ class CurvePropensity(AddsLogs, BasePropensity):
                 self._tell_draw(share, count)
                 return
             share = next_share(share, excess)
+        # Without the counts of a draw that was too small.
+        vars(self).pop("_kept", None)
         self._fit_all(count, roles)
 
     def _add_rare_factors(self, count, share, seed, roles, told):
