@@ -58,14 +58,14 @@ if TYPE_CHECKING:
 __all__ = ["OnFeatures"]
 
 #: Transformers to which columns are numbers, whatever their names.
-_SCALERS = {
+_SCALERS = (
     MaxAbsScaler,
     MinMaxScaler,
     PowerTransformer,
     QuantileTransformer,
     RobustScaler,
     StandardScaler,
-}
+)
 
 
 class OnFeatures(
