@@ -7,7 +7,8 @@ runs in a process of its own, whose memory (without mapped files) is limited to 
 allocator would reserve one of them: set ARROW_DEFAULT_MEMORY_POOL=system.
 
 ``--only shop`` is a smaller log: 8 million rows with ids of text, 400,000 documents of 40
-features. Its dataset and an epoch run under a limit of 900 MB above the imports.
+features. Its dataset and an epoch run under a limit of 900 MB above the imports, if freed memory
+goes back to the system: set MALLOC_ARENA_MAX=2 and MALLOC_MMAP_THRESHOLD_=1048576 as well.
 """
 
 import resource
