@@ -41,8 +41,9 @@ _USUAL = np.array([0.0, -1.25])
 _UNUSUAL = np.array([1.0, 0.5])
 #: Probability of a relevance below 1 under which the other tail is approximated.
 _RARE = 1e-8
-#: Probabilities below the ends of a 95 % interval, and the standard errors to one of them.
+#: Probabilities below the ends of a 95 % interval.
 _ENDS = (0.025, 0.975)
+#: Standard errors from the mean of a normal distribution to one of these ends.
 _NORMAL_95 = 1.96
 
 

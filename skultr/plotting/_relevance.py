@@ -40,13 +40,15 @@ if TYPE_CHECKING:
 #: Up to this number of values of relevance, each has a colour of its own.
 _MAX_GRADES = 10
 _ARROWS = "#b23a48"
-#: Points: the size of a name of a bias factor, how far it is from the longest arrow at least, and
-#: the room that it takes across its direction.
+#: Points: the size of a name of a bias factor.
 _NAME_SIZE = 9
+#: Points: how far a name is from the longest arrow at least.
 _NAME_AWAY = 9
+#: Points: the room that a name takes across its direction.
 _NAME_ROOM = 13
-#: Inches from the axes to below their label, and of axes under which the legend is one line.
+#: Inches from the axes to below their label.
 _BELOW_LABEL = 0.48
+#: Inches of the axes from which on the legend under them is one line.
 _ONE_LINE = 3.6
 #: The axis of logged positions, which are whole numbers to a reader.
 _LOGGED = "mean logged position"

@@ -24,9 +24,9 @@ from ._thresholds import (
 
 #: Queries of a further draw, relative to what the errors of the last one ask for: these vary.
 _MARGIN = 1.2
-#: Times the queries of the last draw, at least and at most: each draw is a pass over the log, and
-#: errors of few queries say little.
+#: Times the queries of the last draw, at least: each draw is a pass over the log.
 _LEAST_GROWTH = 2.0
+#: Times the queries of the last draw, at most: errors of few queries say little.
 _MOST_GROWTH = 16.0
 
 

@@ -17,9 +17,10 @@ if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
 
 
-#: Relative spreads within a query up to which scores count as constant: rounding errors of scores
-#: that were computed in float32, such as those of rankers, and in float64.
+#: Relative spread within a query up to which scores count as constant: rounding errors of scores
+#: that were computed in float32, such as those of rankers.
 _ROUNDING_OF_SINGLE = 1e-6
+#: The same of scores that were computed in float64.
 ROUNDING_OF_DOUBLE = 1e-12
 
 

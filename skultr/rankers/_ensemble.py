@@ -50,10 +50,10 @@ if TYPE_CHECKING:
 
 #: Name of the member that is the score of the production ranker: that of its role.
 _PRODUCTION = "production"
-#: Standard deviation of a weight before clicks are seen, as a share of its mean: without
-#: judgments, and with them. Judgments may be excellent or worthless, so that weights must move
-#: more: with three quarters, wrong ones cost less than with a half.
+#: Standard deviation of a weight before clicks are seen, as a share of its mean.
 _SPREAD = 0.5
+#: The same with judgments. They may be excellent or worthless, so that weights must move more:
+#: with three quarters, wrong ones cost less than with a half.
 _SPREAD_OF_JUDGED = 0.75
 #: Name of the member that learns from judgments.
 _JUDGED = "judged"
