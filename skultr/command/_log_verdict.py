@@ -207,13 +207,19 @@ def _repeated_pages(table):
 
 
 def _paid_slots(table):
-    """What is to be said of columns that are 1 at the top of pages, and 0 below."""
+    """What is to be said of columns that are 1 at the top of pages alone, or named as slots."""
     for name in table.features:
         if table.stands_at_the_top(name):
             yield (
                 f"{name!r} is 1 at the top of pages alone: probably paid or pinned slots, which "
                 "users treat in another way. Leave these rows out, or give them a bias factor: "
                 f"`IdentifiabilityRepair(bias={['position', name]})`."
+            )
+        elif table.is_named_paid(name):
+            yield (
+                f"{name!r} is named as paid slots, and is 1 between results too. If they are slots, "
+                "which users treat in another way, it is no feature: give them a bias factor, "
+                f"`IdentifiabilityRepair(bias={['position', name]})`, or leave these rows out."
             )
 
 

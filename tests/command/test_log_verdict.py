@@ -1,5 +1,6 @@
 """The verdict of ``skultr check``: its colour, its words, its exit status and its code."""
 
+import ast
 import json
 
 import numpy as np
@@ -7,7 +8,7 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from skultr import describe_log
+from skultr import IdentifiabilityRepair, describe_log
 from skultr.__main__ import main
 from skultr.command._report import _COLOURS
 
@@ -184,6 +185,39 @@ def test_a_flag_of_the_top_rows_is_a_paid_slot(is_paid):
     log["boosted"] = (log["position"] <= n_paid).astype(int) if is_paid else log["doc"] % 2
     found = _suspicion(log, "'boosted' is 1 at the top of pages alone")
     assert bool(found) == is_paid
+
+
+@pytest.mark.parametrize("name", ["sponsorisé", "col_7"])
+def test_a_flag_between_results_is_told_if_its_name_says_paid(name):
+    log = _pages()
+    log[name] = log["position"].isin([1, 4]) & (log["session"] % 2 == 0)
+    found = _suspicion(log, f"{name!r} is named as paid slots")
+    assert bool(found) == (name == "sponsorisé")
+    if found:
+        # No ranker reads the flag after what is advised.
+        bias = found[0].partition("IdentifiabilityRepair(bias=")[2].partition(")")[0]
+        repair = IdentifiabilityRepair(bias=ast.literal_eval(bias))
+        repaired = repair.fit_transform(log, log["click"])
+        assert name not in repaired
+        assert repaired["bias"].nunique() > log["position"].nunique()
+
+
+# What stands at a place, whatever it is ---------------------------------------------------
+def test_a_column_that_the_position_decides_is_no_feature():
+    log = _pages().assign(row=lambda log: 1 + log["position"] // 3)
+    report = describe_log(log)
+    assert report.columns.loc["row", "role"] == "of the position"
+    assert any("one value per position ('row')" in each for each in report.remarks)
+    assert "'row'" in next(line for line in report.code.splitlines() if "drop" in line)
+    # One row that differs, and it says more than the place.
+    log.loc[7, "row"] += 1
+    assert describe_log(log).columns.loc["row", "role"] == "feature"
+
+
+def test_a_feature_of_documents_that_never_moved_stays_a_feature():
+    log = _pages(moves=False)
+    assert log.groupby("position")["price"].nunique().max() == 1
+    assert describe_log(log).columns.loc["price", "role"] == "feature"
 
 
 # Paid slots, and the score of production ---------------------------------------------------
