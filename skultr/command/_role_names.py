@@ -117,7 +117,7 @@ def _known(role):
 _KNOWN = {role: _known(role) for role in NAMES}
 #: What a page is called. It may also be the page of a product, or the number of a page of results:
 #: the word decides only between columns that part the pages alike.
-_PAGE = {plain_name(word) for word in ("page", "Seite", "página", "pagina", "ページ", "页面", "页")}
+_PAGE = {*map(plain_name, ("page", "Seite", "pagina", "ページ", "页面"))}
 
 
 def name_fit(name: str, role: str) -> float:

@@ -152,6 +152,22 @@ def test_users_of_very_many_pages_may_be_bots(pages_of_bot, is_told):
     assert not found or "such as 100." in found[0]
 
 
+@pytest.mark.parametrize("library", [pd.DataFrame, pl.DataFrame])
+def test_the_code_leaves_out_bots_by_a_line_to_uncomment(library):
+    bots = [7_001, 7_002]
+    log = _pages(800)
+    log["customer"] = np.where(log["session"] < 300, log["session"], bots[0])
+    log.loc[log["session"] >= 600, "customer"] = bots[1]
+    log = library(log.drop(columns="user"))
+    code = describe_log(log).code
+    (line,) = (each for each in code.splitlines() if each.startswith("# log = "))
+    space = {"log": log, "pl": pl}
+    rename = next(each for each in code.splitlines() if ".rename(" in each)
+    exec(f"{rename}\n{line.removeprefix('# ')}", space)
+    assert len(space["log"]) == 300 * 5
+    assert not {*space["log"]["user"]} & {*bots}
+
+
 @pytest.mark.parametrize(("n_repeated", "is_told"), [(20, False), (40, True)])
 def test_pages_that_a_user_saw_twice_are_counted(n_repeated, is_told):
     log = _pages(400, shown=8)
