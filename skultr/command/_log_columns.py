@@ -381,10 +381,12 @@ class LogTable:
 
     def _is_of_place(self, name):
         """Whether a column has one value per position, which changes as documents move."""
-        if self.position is None or len(self.position) < LEAST_ROWS.value:
+        if self.position is None:
             return False
         # Candidates that nobody saw have no position.
         shown = ~np.isnan(self.position)
+        if shown.sum() < LEAST_ROWS.value:
+            return False
         values = value_bits(self.frame[name])[shown]
         place = encode(self.position[shown])[0]
         return _is_one_by(values, place) and not _is_one_by(values, self.doc[shown])

@@ -111,8 +111,8 @@ def _learning(engine, encoded, is_polars):
 def _no_features(table, text, encoded):
     """Columns that a ranker must not read: of pages, times, text, lists, names of documents."""
     named = {found["name"] for found in features_that_name(table.sample)}
-    of_no_document = {*table.page_columns, *table.place_columns, *table.times}
-    no_features = {*of_no_document, *text, *named} - {*encoded}
+    about_no_document = {*table.page_columns, *table.place_columns, *table.times}
+    no_features = {*about_no_document, *text, *named} - {*encoded}
     dropped = [name for name in table.frame.columns if name in no_features]
     return [*dropped, *table.left_out]
 

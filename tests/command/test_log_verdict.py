@@ -225,6 +225,8 @@ def test_a_column_that_the_position_decides_is_no_feature():
     assert report.columns.loc["row", "role"] == "of the position"
     assert any("one value per position ('row')" in each for each in report.remarks)
     assert "'row'" in next(line for line in report.code.splitlines() if "drop" in line)
+    # Few rows, and chance may say so.
+    assert describe_log(log[:195]).columns.loc["row", "role"] == "feature"
     # One row that differs, and it says more than the place.
     log.loc[7, "row"] += 1
     assert describe_log(log).columns.loc["row", "role"] == "feature"
