@@ -1,7 +1,9 @@
 """The verdict of ``skultr check``: its colour, its words, its exit status and its code."""
 
 import ast
+import importlib
 import json
+import re
 
 import numpy as np
 import pandas as pd
@@ -52,6 +54,14 @@ def test_the_exit_status_and_the_colour_are_those_of_the_verdict(level, status, 
     assert all(f"--level:{colour}" in html for colour in _COLOURS[level])
     green = _COLOURS["yes"][0]
     assert (f"--level:{green}" in html) == (level == "yes")
+
+
+def test_functions_that_the_verdict_names_exist():
+    said = " ".join(describe_log(LOGS["yes"]).steps)
+    named = re.findall(r"`skultr\.(\w+)\.(\w+)`", said)
+    assert ("evaluation", "policy_difference") in named
+    for module, function in named:
+        assert callable(getattr(importlib.import_module(f"skultr.{module}"), function))
 
 
 def test_an_order_that_never_changes_is_told_in_plain_words():
