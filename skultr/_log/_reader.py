@@ -515,7 +515,7 @@ class Rows:
                 "which other lists have. If rows were sampled or split one by one "
                 "(train_test_split, KFold), pages are torn apart, and what is learned from them "
                 "is wrong: keep queries whole with QueryKFold, train_test_queries or GroupKFold. "
-                "If rows were filtered out, keep them.",
+                "If rows were filtered out, keep them, unless they were paid slots.",
                 ClickDataWarning,
             )
 

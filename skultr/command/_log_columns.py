@@ -244,12 +244,13 @@ class LogTable:
         return words
 
     def _group_features(self):
-        """Set the columns without a role: of pages, of times, and features."""
+        """Set the columns without a role: of pages, of places, of times, and features."""
         # A time of the page is both of the page and a time, and no feature.
         free = [name for name in self.frame.columns if name not in self.roles]
         self.page_columns = [name for name in free if self._is_of_page(name)]
         self.times = [name for name in free if self.frame[name].dtype.is_temporal()]
-        others = {*self.page_columns, *self.times}
+        self.place_columns = [name for name in free if self._is_of_place(name)]
+        others = {*self.page_columns, *self.times, *self.place_columns}
         self.features = [name for name in free if name not in others]
 
     def codes(self, *names: str | None) -> Any:
@@ -282,6 +283,13 @@ class LogTable:
         if values is None or not np.isin(values, (0, 1)).all() or np.ptp(values) == 0:
             return False
         return not np.isnan(self.position).any() and stands_above(values, self.page, self.position)
+
+    def is_named_paid(self, name: str) -> bool:
+        """Whether a column of 0 and 1 is named as that of paid slots, wherever they stand."""
+        values = self.numbers[name]
+        if values is None or not np.isin(values, (0, 1)).all() or not np.ptp(values):
+            return False
+        return _PAID.search(plain_name(name)) is not None
 
     def _paid_slots(self):
         """Columns of 0 and 1 that are named as paid slots, and stand at the top."""
@@ -370,6 +378,18 @@ class LogTable:
         # Pages of one row, and constants, would say so of every column.
         varies = len(self.page_starts) < len(values) and (values != values[0]).any()
         return bool(varies and (values == values[self.page_starts][self.page]).all())
+
+    def _is_of_place(self, name):
+        """Whether a column has one value per position, which changes as documents move."""
+        if self.position is None:
+            return False
+        # Candidates that nobody saw have no position.
+        shown = ~np.isnan(self.position)
+        if shown.sum() < LEAST_ROWS.value:
+            return False
+        values = value_bits(self.frame[name])[shown]
+        place = encode(self.position[shown])[0]
+        return _is_one_by(values, place) and not _is_one_by(values, self.doc[shown])
 
     def counts(self) -> dict[str, int]:
         """Rows, queries, pages and documents, by attribute of the report."""
@@ -462,9 +482,15 @@ class LogTable:
         return found
 
     def _remarks_on_pages(self):
-        """What columns with one value per page are for."""
+        """What columns with one value per page, or per position, are for."""
         per_page = [name for name in self.page_columns if name not in self.times]
         remarks = []
+        if self.place_columns:
+            listed = ", ".join(map(repr, self.place_columns))
+            remarks.append(
+                f"Columns with one value per position ({listed}), such as the number of the page, "
+                "are no features: they tell where a row stood, not what it is."
+            )
         if per_page:
             listed = ", ".join(map(repr, per_page))
             remarks.append(f"Columns with one value per page ({listed}) are no features.")
@@ -571,6 +597,7 @@ class LogTable:
     def columns(self) -> pd.DataFrame:
         """What each column is; of features, how they vary within documents."""
         roles = dict.fromkeys(self.features, "feature") | dict.fromkeys(self.times, "time")
+        roles |= dict.fromkeys(self.place_columns, "of the position")
         roles |= dict.fromkeys(self.page_columns, "of the page") | self.roles
         by_document = np.argsort(self.doc, kind="stable")
         rows = {}
@@ -611,6 +638,14 @@ class LogTable:
             return share, np.nan
         size = np.maximum(np.abs(least), np.abs(most))[changes]
         return share, float(np.median((most - least)[changes] / size))
+
+
+def _is_one_by(values, code):
+    """Whether all rows with the same code have the same value."""
+    # Any row of each code.
+    row = np.zeros(code.max() + 1, dtype=np.int64)
+    row[code] = np.arange(len(code))
+    return bool((values == values[row[code]]).all())
 
 
 def _as_floats(column):

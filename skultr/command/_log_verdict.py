@@ -18,6 +18,8 @@ from ._thresholds import BUSY_USER, FEW_CLICKS_IN_LOG, PAGE_JUMP, REPEATED_PAGES
 
 #: Users that a sentence names.
 _NAMED = 3
+#: Users that the code lists, at most.
+_LISTED = 100
 #: By level: the exit status of the command, and the verdict in one sentence.
 LEVELS = {
     "yes": (0, "A model can be trained on these clicks."),
@@ -29,6 +31,11 @@ LEVELS = {
 _SWAP = (
     "Swap neighbours on some requests: exchange two results that stand next to each other, on a "
     "few pages in a hundred, drawn at random. Run this again on the new log."
+)
+_COMPARE = (
+    "Before the test, ask whether the model gets more clicks than the order of today: train it on "
+    "a part of the queries (`skultr.model_selection.train_test_queries`), and compare the two on "
+    "the others (`skultr.evaluation.policy_difference`)."
 )
 _MEANINGS = {
     "yes": (
@@ -49,9 +56,13 @@ _MEANINGS = {
     ),
 }
 _STEPS = {
-    "yes": ["Train by the code below, and test the model on a part of the traffic."],
+    "yes": [
+        "Train by the code below, and test the model on a part of the traffic.",
+        _COMPARE,
+    ],
     "barely": [
         "Train by the code below, and read the intervals before you trust a place.",
+        _COMPARE,
         "Collect more pages, or swap neighbours on some requests.",
     ],
     "no": ["Do not train on these clicks as they are: a model would repeat the order.", _SWAP],
@@ -72,6 +83,8 @@ class LogVerdict:
     #: By position: ``examination`` and its interval ``low`` and ``high``.
     examination: pd.DataFrame = field(default_factory=pd.DataFrame)
     suspicions: list[str] = field(default_factory=list)
+    #: Users who may be bots: those that the code leaves out, if the user says so.
+    busy_users: list[Any] = field(default_factory=list)
 
     @property
     def headline(self) -> str:
@@ -91,13 +104,15 @@ def judge(table: LogTable, log: Any, errors: list[Any]) -> LogVerdict:
             details = graph.summary()
     except (TypeError, ValueError) as error:
         return LogVerdict("faulty", str(error), _STEPS["faulty"], f"Unknown: {error}")
-    suspicions = [*_busy_users(table), *_repeated_pages(table), *_paid_slots(table)]
+    busy_users, suspicions = _busy_users(table)
+    suspicions += [*_repeated_pages(table), *_paid_slots(table)]
     suspicions += _page_borders(table, log)
     if not graph.is_connected:
         meaning = _MEANINGS["apart"].format(groups=_groups(graph))
         if graph.n_components == graph.n_factors:
             meaning = _MEANINGS["still"]
-        return LogVerdict("no", meaning, _STEPS["no"], details, suspicions=suspicions)
+        no_curve = pd.DataFrame()
+        return LogVerdict("no", meaning, _STEPS["no"], details, no_curve, suspicions, busy_users)
     level, meaning = _level_and_meaning(graph, details, table.by_position(log))
     steps = _STEPS[level]
     if errors:
@@ -106,7 +121,7 @@ def judge(table: LogTable, log: Any, errors: list[Any]) -> LogVerdict:
         steps = _STEPS["faulty"]
         meaning = str(errors[0])
     meaning = f"{meaning} {_moved(table)}".strip()
-    return LogVerdict(level, meaning, steps, details, _examination(log), suspicions)
+    return LogVerdict(level, meaning, steps, details, _examination(log), suspicions, busy_users)
 
 
 def _level_and_meaning(graph, details, clicks):
@@ -166,23 +181,26 @@ def _examination(log):
 
 # What may be wrong though no check refuses it ---------------------------------------------
 def _busy_users(table):
-    """What is to be said of users with far more pages than others."""
+    """Users with far more pages than others, those of most first, and what is to be said."""
     if "user" not in table.roles.values():
-        return
+        return [], []
     name = next(name for name, role in table.roles.items() if role == "user")
     user = table.codes(name)
     n_pages = np.bincount(user[table.page_starts])
     busy = np.flatnonzero(n_pages > BUSY_USER.value * np.median(n_pages))
-    if len(busy):
-        # Those of most pages come first.
-        busy = busy[np.argsort(-n_pages[busy], kind="stable")]
-        some = [table.frame[name][int(np.argmax(user == each))] for each in busy[:_NAMED]]
-        yield (
-            f"{len(busy):,} of {len(n_pages):,} users ({name!r}) have more than "
-            f"{BUSY_USER.value:g} times the pages of the median user, in all "
-            f"{n_pages[busy].sum() / n_pages.sum():.1%} of the pages, such as "
-            f"{', '.join(map(str, some))}. They may be bots: leave them out if they are."
-        )
+    if not len(busy):
+        return [], []
+    busy = busy[np.argsort(-n_pages[busy], kind="stable")]
+    rows = [int(np.argmax(user == each)) for each in busy[:_LISTED]]
+    users = table.frame[name][rows].to_list()
+    said = (
+        f"{len(busy):,} of {len(n_pages):,} users ({name!r}) have more than "
+        f"{BUSY_USER.value:g} times the pages of the median user, in all "
+        f"{n_pages[busy].sum() / n_pages.sum():.1%} of the pages, such as "
+        f"{', '.join(map(str, users[:_NAMED]))}. They may be bots: leave them out if they are, by "
+        "the line of the code that begins with `# log`."
+    )
+    return users, [said]
 
 
 def _repeated_pages(table):
@@ -207,13 +225,20 @@ def _repeated_pages(table):
 
 
 def _paid_slots(table):
-    """What is to be said of columns that are 1 at the top of pages, and 0 below."""
+    """What is to be said of columns that are 1 at the top of pages alone, or named as slots."""
     for name in table.features:
         if table.stands_at_the_top(name):
             yield (
                 f"{name!r} is 1 at the top of pages alone: probably paid or pinned slots, which "
                 "users treat in another way. Leave these rows out, or give them a bias factor: "
                 f"`IdentifiabilityRepair(bias={['position', name]})`."
+            )
+        elif table.is_named_paid(name):
+            yield (
+                f"{name!r} is named as paid slots, and is 1 between results too. If they are "
+                "slots, which users treat in another way, it is no feature: give them a bias "
+                f"factor, `IdentifiabilityRepair(bias={['position', name]})`, or leave these rows "
+                "out."
             )
 
 

@@ -115,6 +115,9 @@ def _known(role):
 
 
 _KNOWN = {role: _known(role) for role in NAMES}
+#: What a page is called. It may also be the page of a product, or the number of a page of results:
+#: the word decides only between columns that part the pages alike.
+_PAGE = {*map(plain_name, ("page", "Seite", "pagina", "ページ", "页面"))}
 
 
 def name_fit(name: str, role: str) -> float:
@@ -125,6 +128,11 @@ def name_fit(name: str, role: str) -> float:
         return 2 - known.index(plain) / len(known)
     parts = f"_{plain}_"
     return float(any(_holds(parts, plain, word) for word in known))
+
+
+def is_called_page(name: str) -> bool:
+    """Whether a name is the word for a page and nothing else."""
+    return plain_name(name) in _PAGE
 
 
 def _holds(parts, plain, word):

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from .._base._typing import Floats
 from .._log._segments import encode, pair_codes
-from ._role_names import name_fit
+from ._role_names import is_called_page, name_fit
 from ._thresholds import (
     CLEAR_LIFT,
     DEEPEST_POSITION,
@@ -416,8 +416,13 @@ class RoleFinder:
         if not whole or max(whole.values()) < PAGES_WHOLE.value:
             return
         best = [name for name in whole if whole[name] > max(whole.values()) - 0.005]
-        # All part the rows into the same pages: any will do.
-        best = [max(best, key=lambda name: name_fit(name, "session"))]
+
+        def fit_of(name):
+            """The name first; of two that say nothing, the one that parts all pages."""
+            return name_fit(name, "session"), is_called_page(name), whole[name]
+
+        # Nearly all part the rows into the same pages; two pages may have the same time.
+        best = [max(best, key=fit_of)]
         if columns.wholeness(query, self.place) < PAGES_WHOLE.value or name_fit(
             best[0], "session"
         ):

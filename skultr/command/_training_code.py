@@ -20,6 +20,11 @@ _LEAVES_OUT = (
     "log = log[~log[{0!r}].astype(bool)]",
     "log = log.filter(~pl.col({0!r}).cast(pl.Boolean))",
 )
+#: A comment: who is a bot is for the user to say.
+_LEAVES_OUT_USERS = (
+    "# log = log[~log['user'].isin({0!r})]  # if these are bots",
+    "# log = log.filter(~pl.col('user').is_in({0!r}))  # if these are bots",
+)
 _ASKS_FOR_ROLES = "# Complete this line. The other columns are {0}."
 _RANKS = (
     """\
@@ -80,6 +85,8 @@ def training_code(
         # Engines compute features of numbers; text is encoded there, if at all.
         encoded = []
     dropped = _no_features(table, text, encoded)
+    if verdict.busy_users:
+        lines.append(_LEAVES_OUT_USERS[is_polars].format(verdict.busy_users))
     lines += _mending(table, mends, is_polars)
     if dropped:
         lines.append(DROP[is_polars].format(dropped))
@@ -104,7 +111,8 @@ def _learning(engine, encoded, is_polars):
 def _no_features(table, text, encoded):
     """Columns that a ranker must not read: of pages, times, text, lists, names of documents."""
     named = {found["name"] for found in features_that_name(table.sample)}
-    no_features = {*table.page_columns, *table.times, *text, *named} - {*encoded}
+    about_no_document = {*table.page_columns, *table.place_columns, *table.times}
+    no_features = {*about_no_document, *text, *named} - {*encoded}
     dropped = [name for name in table.frame.columns if name in no_features]
     return [*dropped, *table.left_out]
 

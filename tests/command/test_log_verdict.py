@@ -1,13 +1,16 @@
 """The verdict of ``skultr check``: its colour, its words, its exit status and its code."""
 
+import ast
+import importlib
 import json
+import re
 
 import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
 
-from skultr import describe_log
+from skultr import IdentifiabilityRepair, describe_log
 from skultr.__main__ import main
 from skultr.command._report import _COLOURS
 
@@ -51,6 +54,14 @@ def test_the_exit_status_and_the_colour_are_those_of_the_verdict(level, status, 
     assert all(f"--level:{colour}" in html for colour in _COLOURS[level])
     green = _COLOURS["yes"][0]
     assert (f"--level:{green}" in html) == (level == "yes")
+
+
+def test_functions_that_the_verdict_names_exist():
+    said = " ".join(describe_log(LOGS["yes"]).steps)
+    named = re.findall(r"`skultr\.(\w+)\.(\w+)`", said)
+    assert ("evaluation", "policy_difference") in named
+    for module, function in named:
+        assert callable(getattr(importlib.import_module(f"skultr.{module}"), function))
 
 
 def test_an_order_that_never_changes_is_told_in_plain_words():
@@ -151,6 +162,22 @@ def test_users_of_very_many_pages_may_be_bots(pages_of_bot, is_told):
     assert not found or "such as 100." in found[0]
 
 
+@pytest.mark.parametrize("library", [pd.DataFrame, pl.DataFrame])
+def test_the_code_leaves_out_bots_by_a_line_to_uncomment(library):
+    bots = [7_001, 7_002]
+    log = _pages(800)
+    log["customer"] = np.where(log["session"] < 300, log["session"], bots[0])
+    log.loc[log["session"] >= 600, "customer"] = bots[1]
+    log = library(log.drop(columns="user"))
+    code = describe_log(log).code
+    (line,) = (each for each in code.splitlines() if each.startswith("# log = "))
+    space = {"log": log, "pl": pl}
+    rename = next(each for each in code.splitlines() if ".rename(" in each)
+    exec(f"{rename}\n{line.removeprefix('# ')}", space)
+    assert len(space["log"]) == 300 * 5
+    assert not {*space["log"]["user"]} & {*bots}
+
+
 @pytest.mark.parametrize(("n_repeated", "is_told"), [(20, False), (40, True)])
 def test_pages_that_a_user_saw_twice_are_counted(n_repeated, is_told):
     log = _pages(400, shown=8)
@@ -184,6 +211,41 @@ def test_a_flag_of_the_top_rows_is_a_paid_slot(is_paid):
     log["boosted"] = (log["position"] <= n_paid).astype(int) if is_paid else log["doc"] % 2
     found = _suspicion(log, "'boosted' is 1 at the top of pages alone")
     assert bool(found) == is_paid
+
+
+@pytest.mark.parametrize("name", ["sponsorisé", "col_7"])
+def test_a_flag_between_results_is_told_if_its_name_says_paid(name):
+    log = _pages()
+    log[name] = log["position"].isin([1, 4]) & (log["session"] % 2 == 0)
+    found = _suspicion(log, f"{name!r} is named as paid slots")
+    assert bool(found) == (name == "sponsorisé")
+    if found:
+        # No ranker reads the flag after what is advised.
+        bias = found[0].partition("IdentifiabilityRepair(bias=")[2].partition(")")[0]
+        repair = IdentifiabilityRepair(bias=ast.literal_eval(bias))
+        repaired = repair.fit_transform(log, log["click"])
+        assert name not in repaired
+        assert repaired["bias"].nunique() > log["position"].nunique()
+
+
+# What stands at a place, whatever it is ---------------------------------------------------
+def test_a_column_that_the_position_decides_is_no_feature():
+    log = _pages().assign(row=lambda log: 1 + log["position"] // 3)
+    report = describe_log(log)
+    assert report.columns.loc["row", "role"] == "of the position"
+    assert any("one value per position ('row')" in each for each in report.remarks)
+    assert "'row'" in next(line for line in report.code.splitlines() if "drop" in line)
+    # Few rows, and chance may say so.
+    assert describe_log(log[:195]).columns.loc["row", "role"] == "feature"
+    # One row that differs, and it says more than the place.
+    log.loc[7, "row"] += 1
+    assert describe_log(log).columns.loc["row", "role"] == "feature"
+
+
+def test_a_feature_of_documents_that_never_moved_stays_a_feature():
+    log = _pages(moves=False)
+    assert log.groupby("position")["price"].nunique().max() == 1
+    assert describe_log(log).columns.loc["price", "role"] == "feature"
 
 
 # Paid slots, and the score of production ---------------------------------------------------

@@ -66,6 +66,22 @@ def test_slots_that_were_paid_are_no_clicks(numbered):
     assert "col_98" not in report.rename
 
 
+@pytest.mark.parametrize("called", ["Seite", "page", "ページ", "col_99"])
+@pytest.mark.parametrize("n_alike", [0, 2])
+def test_a_page_by_its_name_comes_before_its_time(called, n_alike, numbered):
+    log, name = numbered
+    page = log[name["page"]]
+    code = page.astype("category").cat.codes.astype("int64")
+    # Two pages at the same second are one page by their time.
+    second = 1_700_000_000 + code.where(code >= n_alike, 0)
+    log = log.drop(columns=name["page"])
+    log.insert(0, "col_97", second)
+    found = describe_log(log.assign(**{called: page})).rename
+    session = next(column for column, role in found.items() if role == "session")
+    # Where neither the name nor a page says which, the first is taken.
+    assert session == ("col_97" if called == "col_99" and not n_alike else called)
+
+
 def test_given_roles_stay_what_they_are(numbered):
     log, name = numbered
     report = describe_log(log, rename={name["device"]: "qid"})
