@@ -16,14 +16,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from .._base._texts import normal_text
-from ._thresholds import (
-    ENOUGH_CLICKS,
-    FEW_CONFIRM,
-    FROM_ZERO,
-    IN_A_ROW,
-    MUCH,
-    MUCH_LONGER,
-)
+from ._thresholds import ENOUGH_CLICKS, FEW_CONFIRM, FROM_ZERO, IN_A_ROW, MUCH, MUCH_LONGER
 from ._ubi_attributes import attribute_column, check_attributes
 from ._ubi_fates import (
     AGAIN,
