@@ -157,6 +157,14 @@ def test_the_files_of_both_indices_may_stand_side_by_side(log_file, tmp_path):
     assert f"{files[0]} and {files[1]}" in _text_of(tmp_path / "b" / "report.html")
 
 
+def test_queries_alone_ask_for_the_events(tmp_path, capsys):
+    search = {"query_id": "a", "user_query": "tent", "query_response_hit_ids": ["1", "2"]}
+    path = tmp_path / "ubi_queries.ndjson"
+    path.write_text(json.dumps(search), encoding="utf-8")
+    assert _run(path, "--out", tmp_path / "out") == 2
+    assert "There are no events: give the file of ubi_events, too." in capsys.readouterr().err
+
+
 def test_without_features_the_report_says_why_there_is_no_model(log_file, tmp_path):
     assert _run(log_file, "--out", tmp_path) == 0
     assert not list(tmp_path.glob("model*"))

@@ -364,10 +364,10 @@ def _why(report):
     if len(lost):
         return f"Clicks that could not be used: {'; '.join(lost['reasons'])}. Correct the events."
     found = report.counts.loc[report.counts["record"] == "event", "action"].unique()
-    return (
-        "If your clicks have another action_name, give it by --clicks. Found "
-        f"{', '.join(filter(None, found)) or 'no events'}."
-    )
+    if len(found) == 0:
+        return "There are no events: give the file of ubi_events, too."
+    names = ", ".join(filter(None, found)) or "events without an action_name"
+    return f"If your clicks have another action_name, give it by --clicks. Found {names}."
 
 
 def _of_application(log, report, name):
