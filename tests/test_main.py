@@ -88,6 +88,8 @@ def test_a_log_with_features_becomes_judgments_and_a_model(
     written = {path.name for path in out.iterdir()}
     assert written == {"report.html", "log.parquet", "model.xgboost.json", "model.zip", *JUDGMENTS}
     assert all(f"wrote {out / name}" in said.out for name in written)
+    assert "next: Upload `judgments.json`" in said.out
+    assert "next: Held-out clicks" in said.out
 
     body = json.loads((out / "judgments.json").read_text())
     pairs = {
@@ -118,6 +120,8 @@ def test_a_log_with_features_becomes_judgments_and_a_model(
     assert "policy_difference" in text
     assert "A ranking is not to be trained by them" in text
     assert "to compare rankings by" in body["description"]
+    assert "Not saved" not in text
+    assert "to predict, not to fit again" in text
     assert "is prior on average" in said.out
 
 
@@ -135,6 +139,30 @@ def test_parquet_files_give_the_same_judgments(log_file, visits, tmp_path):
     assert _run("--queries", queries, "--events", events, "--out", tmp_path / "b") == 0
     a, b = ((tmp_path / name / "judgments.csv").read_text() for name in "ab")
     assert sorted(a.splitlines()) == sorted(b.splitlines())
+
+
+def test_the_files_of_both_indices_may_stand_side_by_side(log_file, tmp_path):
+    lines = log_file.read_text(encoding="utf-8").splitlines(keepends=True)
+    halves = {"queries": [], "events": []}
+    for line in lines:
+        if '"index"' not in line:
+            halves["events" if '"action_name"' in line else "queries"].append(line)
+    files = [tmp_path / f"{name}.ndjson" for name in halves]
+    for file, half in zip(files, halves.values(), strict=True):
+        file.write_text("".join(half), encoding="utf-8")
+    assert _run(log_file, "--out", tmp_path / "a") == 0
+    assert _run(*files, "--out", tmp_path / "b") == 0
+    a, b = ((tmp_path / name / "judgments.csv").read_text() for name in "ab")
+    assert a == b
+    assert f"{files[0]} and {files[1]}" in _text_of(tmp_path / "b" / "report.html")
+
+
+def test_queries_alone_ask_for_the_events(tmp_path, capsys):
+    search = {"query_id": "a", "user_query": "tent", "query_response_hit_ids": ["1", "2"]}
+    path = tmp_path / "ubi_queries.ndjson"
+    path.write_text(json.dumps(search), encoding="utf-8")
+    assert _run(path, "--out", tmp_path / "out") == 2
+    assert "There are no events: give the file of ubi_events, too." in capsys.readouterr().err
 
 
 def test_without_features_the_report_says_why_there_is_no_model(log_file, tmp_path):
@@ -204,11 +232,13 @@ def test_a_run_that_fails_leaves_the_earlier_one_as_it_was(log_file, features, t
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before
 
 
-def test_documents_without_features_are_counted(log_file, features, tmp_path):
+def test_documents_without_features_are_counted(log_file, features, tmp_path, capsys):
     features.iloc[::2].to_parquet(tmp_path / "half.parquet")
     out = tmp_path / "out"
     assert _run(log_file, "--out", out, "--features", tmp_path / "half.parquet") == 0
-    assert "impressions have no features, and were left out" in _text_of(out / "report.html")
+    counted = "impressions have no features, and were left out"
+    assert counted in _text_of(out / "report.html")
+    assert counted in capsys.readouterr().out
 
 
 def test_missing_features_count_as_zero(log_file, features, tmp_path):

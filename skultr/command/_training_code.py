@@ -150,7 +150,8 @@ def _labels():
         "from skultr.propensity import relevance_labels",
     ]
     return imports, [
-        'labels = relevance_labels(log, "click", propensity=UBMModel(), interval=True)'
+        "# No column is a feature: labels of documents, for a model of features to learn from",
+        'labels = relevance_labels(log, "click", propensity=UBMModel(), interval=True)',
     ]
 
 

@@ -92,7 +92,12 @@ _WRITTEN = _UNMARKED | {f"{_ASSUMED}{name}" for name in _UNMARKED}
 
 def add_arguments(ubi: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    ubi.add_argument("file", nargs="?", metavar="FILE", help="queries and events in one file")
+    ubi.add_argument(
+        "files",
+        nargs="*",
+        metavar="FILE",
+        help="queries and events: one file with both, or several (each record says which it is)",
+    )
     ubi.add_argument("--queries", metavar="F", help="queries alone (with --events)")
     ubi.add_argument("--events", metavar="F", help="events alone (with --queries)")
     ubi.add_argument("--out", required=True, metavar="FOLDER", help="where the files are written")
@@ -173,7 +178,8 @@ def run(options: argparse.Namespace) -> None:
         judged = click_judgments(log, "click", propensity=source)
         mark = "" if graph.is_connected else _ASSUMED
         trained = _train(X, features, len(log), propensity, options.format, mark)
-        say(trained.say)
+        for line in trained.say:
+            say(line)
         # Only now: what cannot be used leaves an earlier run as it was.
         out.mkdir(parents=True, exist_ok=True)
         with folder_beside(out / _REPORT) as new:
@@ -183,7 +189,7 @@ def run(options: argparse.Namespace) -> None:
                 say(remark)
             _write_model(trained, options.format, mark, new, files)
             found = Findings(
-                source=options.file or f"{options.queries} and {options.events}",
+                source=_source(options),
                 level=_level(summary, graph, grades, judged),
                 read=_what_was_read(log, report, options.application),
                 graph=summary,
@@ -200,10 +206,12 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _tell_end(say, out, files, found):
-    """Name the files that were written, and warn unless the log supports judgments."""
+    """Name the files and what to do next, and warn unless the log supports judgments."""
     written = [_REPORT, *(name for name, _ in files)]
     for name in written:
         say(f"wrote {out / name}")
+    for step in found.steps:
+        say(f"next: {step}")
     # A job whose output goes to a file shows it all the same.
     if found.level != "yes":
         print(f"warning: {found.headline} See {out / _REPORT}", file=sys.stderr)
@@ -239,7 +247,12 @@ def _checked(options):
 
 
 def _inputs(options):
-    return options.file, options.queries, options.events, options.features
+    return *options.files, options.queries, options.events, options.features
+
+
+def _source(options):
+    """What was read, as the user named it."""
+    return " and ".join(options.files or [options.queries, options.events])
 
 
 def _names(options):
@@ -311,9 +324,9 @@ def _is_left(path, sums, inputs):
 
 
 def _read(options):
-    # One file, or both halves of it: nothing in between.
+    # Files of both, or each half by its name: nothing in between.
     halves = [name for name in (options.queries, options.events) if name is not None]
-    if len(halves) != (2 if options.file is None else 0):
+    if len(halves) != (0 if options.files else 2):
         raise ValueError("Give FILE, or both --queries and --events.")
     _check_grades(options.grades)
     given = {
@@ -325,7 +338,7 @@ def _read(options):
     }
     # What was not given is read from the log.
     given = {name: value for name, value in given.items() if value is not None}
-    log, report = read_ubi(options.file or options.queries, options.events, **given)
+    log, report = read_ubi(options.files or options.queries, options.events, **given)
     if options.application is not None:
         log = _of_application(log, report, options.application)
     if not log["click"].any():
@@ -351,10 +364,10 @@ def _why(report):
     if len(lost):
         return f"Clicks that could not be used: {'; '.join(lost['reasons'])}. Correct the events."
     found = report.counts.loc[report.counts["record"] == "event", "action"].unique()
-    return (
-        "If your clicks have another action_name, give it by --clicks. Found "
-        f"{', '.join(filter(None, found)) or 'no events'}."
-    )
+    if len(found) == 0:
+        return "There are no events: give the file of ubi_events, too."
+    names = ", ".join(filter(None, found)) or "events without an action_name"
+    return f"If your clicks have another action_name, give it by --clicks. Found {names}."
 
 
 def _of_application(log, report, name):
@@ -487,8 +500,8 @@ def _remarks_on(grades, judged, left_out, options, mark):
 class _Trained:
     """A model, what to say of it, and whether held-out clicks prefer it to the order served."""
 
-    say: str
-    remarks: list[str]
+    say: list[str]  # in the terminal
+    remarks: list[str]  # in the report
     better: bool | None = None
     ranker: LambdaMARTRanker | None = None
     upload: str = ""
@@ -561,14 +574,14 @@ def _train(X, features, n_shown, propensity, form, mark):
     """Train, and compare with the order served."""
     if features is None:
         return _Trained(
-            "no model: give --features",
+            ["no model: give --features"],
             [
                 "No model was trained: a click log has no features of documents, and engines rank "
                 "by features. Log them in your engine, and give them by `--features FILE`: "
                 "Parquet or CSV with the columns query, doc and one per feature."
             ],
         )
-    remarks = [_trained_on(X, features, n_shown, mark)]
+    trained_on = _trained_on(X, features, n_shown, mark)
     ranker = LambdaMARTRanker(propensity=propensity, random_state=0)
     compared, better = _compare(ranker, X, propensity)
     # The model to upload learns from all queries, also those that were held out.
@@ -576,7 +589,7 @@ def _train(X, features, n_shown, propensity, form, mark):
     if mark:
         compared += " This holds only if the assumed curve does."
     upload = export_model(ranker, form, name=_title(mark))
-    return _Trained(compared, [*remarks, compared], better, ranker, upload)
+    return _Trained([trained_on, compared], [trained_on, compared], better, ranker, upload)
 
 
 def _write_model(trained, form, mark, out, files):
@@ -589,11 +602,15 @@ def _write_model(trained, form, mark, out, files):
     files.append((name, f"the model `{_title(mark)}` for the engine: {how}"))
     # Without the library that saves it, the file for the engine is there all the same.
     try:
-        save_model(trained.ranker, out / saved)
+        with warnings.catch_warnings():
+            # The propensity, which only a further fit would need: the note below says so.
+            warnings.filterwarnings("ignore", "Not saved: LambdaMARTRanker.propensity")
+            save_model(trained.ranker, out / saved)
     except ImportError as error:
         trained.remarks.append(f"{saved} was left out: {error}")
     else:
-        files.append((saved, "the same for `skultr.serving.load_model`"))
+        note = "the same for `skultr.serving.load_model`: to predict, not to fit again"
+        files.append((saved, note))
 
 
 def _title(mark):

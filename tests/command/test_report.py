@@ -262,7 +262,9 @@ def test_the_code_makes_labels_where_no_column_is_a_feature():
     pages = {"query": [1] * 8, "session": [1, 1, 2, 2, 3, 3, 4, 4], "item": [1, 2, 2, 1] * 2}
     log = pd.DataFrame(pages).assign(rank=[1, 2] * 4, clicked=[1, 0, 0, 1, 1, 0, 1, 0])
     space = {"log": log}
-    exec(describe_log(log).code, space)
+    code = describe_log(log).code
+    assert "# No column is a feature" in code
+    exec(code, space)
     assert space["labels"]["label"].between(0, 1).all()
 
 

@@ -236,6 +236,16 @@ def test_rankers_that_correct_alone_do_not_get_the_score_of_production():
     assert "ClickDataWarning" not in " ".join(told[["ips", "in a pipeline"]])
 
 
+def test_one_order_is_told_by_a_warning_and_another_policy_ends_it():
+    """As the guide says, and that is the default."""
+    settings = {"production": {"weak": weak}, "seeds": [0], "n_sessions": 2_500}
+    methods = {"ips": IPSRanker(estimator=Ridge())}
+    for policy, is_told in [({}, True), ({"policy": PlackettLucePolicy()}, False)]:
+        cells = run(methods, **settings, **policy).cells_
+        told = cells.loc[cells["method"] == "ips", "warning_types"]
+        assert told.str.contains("NotIdentifiableWarning").eq(is_told).all()
+
+
 def test_ids_may_be_text_and_a_search_may_be_a_method():
     text = DOCUMENTS.assign(
         qid="q" + DOCUMENTS["qid"].astype(str), doc=[f"d{i}" for i in range(240)]
