@@ -137,8 +137,9 @@ class PageReader:
         if missing:
             found = ", ".join(map(repr, sorted(names))) or "none"
             raise ValueError(
-                f"No event or query has the attributes {missing}. Found: {found}. Name an "
-                "attribute of event_attributes, of the object in it, or of query_attributes."
+                f"No event or query has a value of the attributes {missing}. Found: {found}. "
+                "Name an attribute of event_attributes, of the object in it, or of "
+                "query_attributes."
             )
 
     def note(self, n, what, text):
@@ -885,7 +886,9 @@ def _as_column(codes, texts):
     values = [json.loads(texts[code]) for code in range(len(texts))]
     used = [values[code] for code in np.unique(codes[codes >= 0])]
     if all(isinstance(value, int | float) for value in used):
-        numbers = [value if isinstance(value, int | float) else np.nan for value in values]
+        # By the text, because a whole number may be too large for a float: then it is infinite.
+        read = [json.loads(text, parse_int=float) for text in texts]
+        numbers = [value if isinstance(value, int | float) else np.nan for value in read]
         return np.array([*numbers, np.nan], dtype=np.float64)[codes]
     names = [value if isinstance(value, str) else json.dumps(value) for value in values]
     names = np.array([*map(writable, names), None], dtype=object)

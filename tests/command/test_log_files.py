@@ -128,6 +128,14 @@ def test_cells_of_several_values_are_named_and_ignored(cells, reader, log, tmp_p
     assert ("'meta'" in report.code) == is_ignored
 
 
+def test_a_missing_list_may_be_a_nan(log):
+    frame = log.to_pandas()
+    lists = pd.Series([*map(np.array, BLOCK[1:]), np.nan], dtype=object)
+    report = describe_log(frame.assign(meta=lists))
+    assert report.columns.loc["meta", "role"] == "feature"
+    assert report.columns.loc["meta", "missing"] == 1 / 240
+
+
 def test_cells_of_several_values_are_no_id(log):
     with pytest.raises(ValueError, match="The column 'meta' holds values that cannot be ids"):
         describe_log(log.with_columns(pl.Series("meta", RECORDS)), rename={"meta": "user"})

@@ -80,6 +80,17 @@ def test_engines_score_as_the_library_does(name, format, documents):
     assert len(np.unique(score.round(4))) > 4
 
 
+def test_features_of_true_and_false(documents):
+    X = documents[["b", "c"]].assign(in_stock=documents["relevance"] > 2, n=range(len(documents)))
+    model = xgboost.XGBRegressor(**SMALL, max_depth=3).fit(X, 2 * X["in_stock"] + X["b"])
+    assert model.get_booster().feature_types == ["float", "float", "i", "int"]
+    text = export_model(model, "elastic")
+    _, score = _engines.scores("elastic", text, X.to_numpy(float), [*X])
+    np.testing.assert_allclose(score, model.predict(X), atol=1e-5)
+    # The model itself stays as it is.
+    assert model.get_booster().feature_types == ["float", "float", "i", "int"]
+
+
 def test_lightgbm_compares_in_double_where_the_engine_does(documents):
     # Steps of a number that float32 cannot tell apart.
     X = documents[["a"]].assign(b=1e9 + np.arange(len(documents)))
