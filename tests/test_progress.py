@@ -161,7 +161,6 @@ def test_names_of_files_move_no_cursor(bars):
 
 
 def test_writing_a_dataset_counts_rows_and_files(log, bars, tmp_path):
-    pytest.importorskip("pyarrow", reason="ClickDataset needs pyarrow")
     X, clicks = log
     frame = X.assign(click=clicks)
     documents = frame[["qid", "doc", *frame.columns[frame.columns.str.startswith("f")]]]

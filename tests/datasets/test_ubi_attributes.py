@@ -122,7 +122,6 @@ def test_every_door_keeps_the_same(tmp_path):
     for frame in frames:
         log, _ = read_ubi(queries, frame, attributes=["device", "price"])
         assert log.astype(str).equals(expected.astype(str))
-    pytest.importorskip("pyarrow")
     pd.json_normalize(events).to_parquet(tmp_path / "events.parquet")
     log, _ = read_ubi(queries, tmp_path / "events.parquet", attributes=["device", "price"])
     assert log.astype(str).equals(expected.astype(str))
