@@ -205,7 +205,14 @@ class Terminal(io.StringIO):
         return True
 
 
-@pytest.mark.parametrize("stream", [Terminal, io.StringIO, lambda: None])
+class Writer:
+    """What a program may put in place of a stream."""
+
+    def write(self, text):
+        return len(text)
+
+
+@pytest.mark.parametrize("stream", [Terminal, io.StringIO, Writer, lambda: None])
 @pytest.mark.parametrize("show", [None, True, False])
 def test_bars_are_where_a_person_watches(stream, show, monkeypatch):
     monkeypatch.setattr(_progress._Shown, "asked", show)

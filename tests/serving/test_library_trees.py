@@ -129,12 +129,14 @@ def test_xgboost_loads_its_own_trees(documents):
     [
         ({"objective": "count:poisson"}, r"objective='count:poisson'.*rank:ndcg"),
         ({"booster": "gblinear"}, r"booster='gblinear'.*gbtree"),
+        ({"booster": "gblinear", "early_stopping_rounds": 1}, r"booster='gblinear'.*gbtree"),
         ({"booster": "dart"}, r"booster='dart'.*gbtree"),
     ],
 )
 def test_what_is_no_sum_of_trees_is_refused(settings, message, documents):
+    X = documents[["b", "c"]]
     model = xgboost.XGBRegressor(n_estimators=2, n_jobs=1, **settings)
-    model.fit(documents[["b", "c"]], documents["relevance"])
+    model.fit(X, documents["relevance"], eval_set=[(X, documents["relevance"])], verbose=False)
     with pytest.raises(ValueError, match=message):
         export_model(model, "elastic")
 
