@@ -42,7 +42,8 @@ HIDDEN_SIGNAL = "hidden signal"
 PRINTED = "equation 12 as printed"
 #: Tables 2 and 3 print eta .1, where the fifth position is still looked at with .85: IPS gains
 #: nothing over Naive there, and in the paper .02. The authors' program has 1 by default.
-ETA_1, ETA_1_NETWORKS = "eta 1", "eta 1, all networks"
+ETA_1 = "eta 1"
+ETA_1_NETWORKS = "eta 1, all networks"
 #: The world of a setting, and the model of each method.
 SETTINGS = {
     PAPER: ("features", MODEL_OF),
