@@ -6,7 +6,6 @@ Records, pages and rows are frames of codes, where -1 is unknown. A page is the 
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from ._thresholds import (
     MUCH,
     MUCH_LONGER,
 )
+from ._ubi_attributes import check_attributes, read_attribute
 from ._ubi_fates import (
     AGAIN,
     COLLIDED,
@@ -35,7 +35,7 @@ from ._ubi_fates import (
     give_fates,
     n_of,
 )
-from ._ubi_records import NO_ORDINAL, NO_TIME, OF_DOC, OF_PAGE, Records, writable
+from ._ubi_records import NO_ORDINAL, NO_TIME, OF_DOC, OF_PAGE, Records
 
 #: Names of actions that show documents, whatever their pages look like.
 _SHOWS = re.compile("impress|view|show|display|expos|render|seen", re.IGNORECASE)
@@ -80,7 +80,7 @@ class PageReader:
     def __init__(self, records: Records, rules: Rules) -> None:
         self.rules = rules
         self.texts = records.texts
-        self.check_attributes(records.names)
+        check_attributes(rules.attributes, self.texts, records.names)
         self.applications = [*self.texts["application"], ""]  # -1 is one without a name
         # Texts that differ in capitals and blanks alone are one query.
         self.normal, self.code_of_text = normal_texts(self.texts["text"])
@@ -126,21 +126,6 @@ class PageReader:
         interactions = rows[rows["role"] >= 2].copy()
         shown = self.click(interactions, pages, shown, lost)
         return self.reading(rows, pages, shown)
-
-    def check_attributes(self, names):
-        """Raise an error if an attribute has no value in any record."""
-        missing = [
-            name
-            for name in self.rules.attributes
-            if not self.texts[f"{OF_PAGE}{name}"] and not self.texts[f"{OF_DOC}{name}"]
-        ]
-        if missing:
-            found = ", ".join(map(repr, sorted(names))) or "none"
-            raise ValueError(
-                f"No event or query has a value of the attributes {missing}. Found: {found}. "
-                "Name an attribute of event_attributes, of the object in it, or of "
-                "query_attributes."
-            )
 
     def note(self, n, what, text):
         """Say of how many things something holds, if it does of any."""
@@ -685,7 +670,8 @@ class PageReader:
         for name in self.columns:
             log[name] = shown[name].to_numpy()
         for name in self.rules.attributes:
-            log[name] = self.attribute(name, shown)
+            log[name], doubts = read_attribute(name, shown, self.texts, self.told, self.queries)
+            self.doubts += doubts
         # How positions were found stands before all else that was noted.
         with_ordinal = in_log[rows["page"]] & (rows["ordinal"] >= 0)
         writers = np.unique(rows["writer"][with_ordinal])
@@ -704,28 +690,6 @@ class PageReader:
             "notes": self.notes,
         }
         return pd.DataFrame(log), found, self.doubts
-
-    def attribute(self, name, shown):
-        """The values of an attribute: of the impression of each document, else of its page."""
-        of_doc = self.texts[f"{OF_DOC}{name}"]
-        of_page = self.texts[f"{OF_PAGE}{name}"]
-        # Not those of clicks: what only clicks have would tell them.
-        event = shown["event"].to_numpy()
-        own = np.where(event >= 0, self.told[f"{OF_DOC}{name}"].to_numpy()[event], -1)
-        # Of a page, what its first query record says, or else its first event.
-        value = f"{OF_PAGE}{name}"
-        queries = self.queries[["query_id", value]].rename(columns={"query_id": "page"})
-        told = pd.concat([queries, self.told[["page", value]]])
-        first = told[told[value] >= 0].drop_duplicates("page").set_index("page")[value]
-        codes = first.reindex(shown["page"], fill_value=-1).to_numpy()
-        codes = np.where(codes < 0, -1, codes + len(of_doc))
-        codes = np.where(own < 0, codes, own)
-        if (codes < 0).all():
-            self.doubts.append(
-                f"No row of the log has a value of {name!r}: no impression in it and none of its "
-                "pages has one. Send it with impressions or searches: clicks alone do not count."
-            )
-        return _as_column(codes, [*of_doc, *of_page])
 
     def close_queries(self, pages, in_log):
         """Give the query records that are open their fates."""
@@ -879,20 +843,6 @@ def _category(codes, texts):
     # Categories are the texts that occur, and no others.
     used, codes = np.unique(codes, return_inverse=True)
     return pd.Categorical.from_codes(codes, [texts[code] for code in used])
-
-
-def _as_column(codes, texts):
-    """Values of JSON texts: numbers if all are, and else a categorical of texts; -1 is missing."""
-    values = [json.loads(texts[code]) for code in range(len(texts))]
-    used = [values[code] for code in np.unique(codes[codes >= 0])]
-    if all(isinstance(value, int | float) for value in used):
-        # By the text, because a whole number may be too large for a float: then it is infinite.
-        read = [json.loads(text, parse_int=float) for text in texts]
-        numbers = [value if isinstance(value, int | float) else np.nan for value in read]
-        return np.array([*numbers, np.nan], dtype=np.float64)[codes]
-    names = [value if isinstance(value, str) else json.dumps(value) for value in values]
-    names = np.array([*map(writable, names), None], dtype=object)
-    return pd.Categorical(names[codes])
 
 
 def _requests(known):
