@@ -6,11 +6,11 @@ import numpy as np
 import pandas as pd
 from sklearn.linear_model import LinearRegression
 
+from skultr import EnsembleRanker
 from skultr.click_models import UBMModel
 from skultr.datasets import make_ltr
 from skultr.evaluation import compare_judgments, compare_rankers
 from skultr.metrics import RankingScorer
-from skultr.rankers import EnsembleRanker
 from skultr.serving import click_judgments, export_judgments, read_judgments
 
 from ._advice_cases import CURVE, LOG, N_DOCS, X, case, ranker

@@ -31,6 +31,20 @@ def test_the_question_mark_of_a_notebook_opens_a_page_of_the_api(estimator):
     assert f'href="{link}"' in estimator._repr_html_()
 
 
+def test_links_to_classes_and_functions_lead_to_pages_of_the_api():
+    """A name under another path than that of its page is printed without a link."""
+    text = (ROOT / "docs" / "api.rst").read_text()
+    pages = {f"skultr.{name}" for name in re.findall(r"^   ~([\w.]+)$", text, re.MULTILINE)}
+    patterns = ("docs/**/*.rst", "docs/**/*.csv", "skultr/**/*.py", "examples/**/*.py")
+    built = {"_build", "auto_examples", "generated"}
+    for path in (path for pattern in patterns for path in ROOT.glob(pattern)):
+        if not built & {*path.parts}:
+            named = {*re.findall(r":(?:class|func):`~?(skultr\.[\w.]+)", path.read_text())}
+            # Comments on private code link to private names.
+            public = {name for name in named if "._" not in name}
+            assert public <= pages, path
+
+
 def test_guide_gallery_or_papers_use_everything_public():
     pages = ("docs/user_guide/*.rst", "docs/contributing/*.rst", "examples/*/*.py")
     pages += ("benchmarks/papers/*.py",)

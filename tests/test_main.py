@@ -342,7 +342,7 @@ def test_a_name_to_keep_that_the_log_lacks_is_an_error_that_quotes_the_others(
     out = tmp_path / "out"
     assert _run(path, "--out", out, "--keep", "device", "--keep", "shop") == 2
     error = capsys.readouterr().err
-    assert "No event or query has the attributes ['shop']. Found: 'device', 'price'." in error
+    assert "has a value of the attributes ['shop']. Found: 'device', 'price'." in error
     assert not out.exists()
 
 

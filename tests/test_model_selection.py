@@ -1,5 +1,6 @@
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 import sklearn
 from numpy.testing import assert_array_equal
@@ -31,7 +32,7 @@ def frame():
 def engines(frame):
     yield frame
     yield pytest.importorskip("polars").from_pandas(frame)
-    yield pytest.importorskip("pyarrow").Table.from_pandas(frame)
+    yield pa.Table.from_pandas(frame)
 
 
 @pytest.mark.parametrize("splitter", SPLITTERS, ids=repr)

@@ -40,6 +40,11 @@ def pinned(file):
     return dict(line.split("==") for line in lines if not line.startswith("#"))
 
 
+def states(text, name, bound):
+    """Whether a text has a package followed by a release."""
+    return re.search(rf"\b{name}\s{re.escape(bound)}(?!\.?\d)", text, re.IGNORECASE) is not None
+
+
 DEPENDENCIES = bounds(PROJECT["dependencies"])
 
 
@@ -77,8 +82,20 @@ def test_the_oldest_torch_is_named_alike():
 @pytest.mark.parametrize("name", DEPENDENCIES)
 def test_the_page_says_the_lower_bounds(name):
     text = (ROOT / "docs/install.rst").read_text()
-    stated = rf"\b{name}\s{re.escape(DEPENDENCIES[name])}(?!\.?\d)"
-    assert re.search(stated, text, re.IGNORECASE)
+    assert states(text, name, DEPENDENCIES[name])
+
+
+def test_the_changelog_says_the_lower_bounds():
+    text = (ROOT / "CHANGELOG.md").read_text().partition("### Versions")[2]
+    whole = text.replace("PyTorch", "torch")
+    for name, bound in DEPENDENCIES.items():
+        assert states(whole, name, bound), name
+    for extra in OF_USERS:
+        (own,) = re.findall(rf"`{extra}` \(([^)]*)\)", text)
+        assert own.count(",") + 1 == len(EXTRAS[extra])
+        declared = bounds(EXTRAS[extra])
+        declared.pop("distributed", None)  # the extra of Dask has its release
+        assert all(states(own, *each) for each in declared.items()), own
 
 
 # Conda and Docker ---------------------------------------------------------------------

@@ -19,7 +19,11 @@ from skultr.propensity import InterventionHarvesting, _draws
 
 from .._study import Page, cost, measured
 
-ROWS_OF_PART, N_POSITIONS, N_DOCS, PAGES_OF_QUERY = 5_000_000, 10, 20, 25
+ROWS_OF_PART = 5_000_000
+N_POSITIONS = 10
+N_DOCS = 20
+#: On average.
+PAGES_OF_QUERY = 25
 EXAMINATION = 1 / np.arange(1, N_POSITIONS + 1)
 TEXTS = """
     'q' || query AS qid, format('s{:09d}', page) AS session, 'q' || query || '-d' || number AS doc,

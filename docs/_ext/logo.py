@@ -57,7 +57,8 @@ def draw_card(path):
     axes = figure.add_axes((0, 0, 1, 1), xlim=(0, width), ylim=(height, 0))
     axes.axis("off")
     scale = 6
-    left, top = 90, 60
+    left = 90
+    top = 60
     for y, length, attention in BARS:
         place = (left + LEFT * scale, top + y * scale)
         box = f"round,pad=0,rounding_size={HEIGHT * scale / 2}"

@@ -26,11 +26,11 @@ import numpy as np
 import pandas as pd
 from lightgbm import LGBMRegressor
 
+from skultr import EnsembleRanker
 from skultr.datasets import make_ltr
 from skultr.exceptions import ClickDataWarning
 from skultr.metrics import ndcg_score
 from skultr.plotting import method_colors
-from skultr.rankers import EnsembleRanker
 from skultr.simulation import (
     PlackettLucePolicy,
     PositionBasedUser,

@@ -5,7 +5,7 @@ Which two positions to merge: those that are examined alike
 **Claim.** Any pair of positions across the gap makes a log with two components formally
 identifiable. How good the result is depends on how differently the two are examined, because all
 of that difference goes into relevance. The pair that
-:class:`~skultr.identifiability.IdentifiabilityRepair` chooses, the two that face each other across
+:class:`~skultr.IdentifiabilityRepair` chooses, the two that face each other across
 the gap, is the best of all 24.
 
 **Limit.** The choice uses distance, not examination, which the log does not determine across the

@@ -40,12 +40,11 @@ from german_shop import (
     write_days,
 )
 
-from skultr import describe_log
+from skultr import EnsembleRanker, describe_log
 from skultr.evaluation import policy_difference
 from skultr.metrics import ndcg_score
 from skultr.plotting import method_colors
 from skultr.propensity import RegressionEMPropensity
-from skultr.rankers import EnsembleRanker
 from skultr.serving import export_model, load_model, save_model
 
 N_SEARCHES = int(sys.argv[1]) if len(sys.argv) > 1 else 12_000

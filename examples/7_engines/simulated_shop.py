@@ -161,7 +161,7 @@ def write_ndjson(visits, path):
 
 
 def write_parquet(visits, queries_path, events_path):
-    """Both indices as Parquet, with the nested fields of UBI; needs PyArrow."""
+    """Both indices as Parquet, with the nested fields of UBI."""
     import pyarrow as pa
     from pyarrow import parquet
 

@@ -27,6 +27,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 
+from skultr import EnsembleRanker
 from skultr.datasets import make_ltr
 from skultr.evaluation import (
     Interleaver,
@@ -38,7 +39,6 @@ from skultr.exceptions import NotIdentifiableWarning
 from skultr.identifiability import IdentifiabilityGraph
 from skultr.plotting import method_colors
 from skultr.propensity import InterventionHarvesting
-from skultr.rankers import EnsembleRanker
 from skultr.serving import load_model, save_model
 from skultr.simulation import (
     PositionBasedUser,

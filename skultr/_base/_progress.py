@@ -163,7 +163,9 @@ def _is_shown():
 
 def _is_watched():
     """Whether a person sees what is drawn: on a terminal, or in a notebook."""
-    if sys.stderr.isatty():
+    # What a program puts in place of a stream may only write.
+    is_terminal = getattr(sys.stderr, "isatty", bool)
+    if is_terminal():
         return True
     ipython = sys.modules.get("IPython")
     kernel = getattr(ipython and ipython.get_ipython(), "kernel", None)

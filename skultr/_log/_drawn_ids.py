@@ -14,8 +14,9 @@ _HEX_DIGITS = 8
 def with_draw(rows: Any, name: str, share: float, seed: int) -> Any:
     """Rows of an engine with ``_is_drawn``: whether the id in a column is in a share of all ids.
 
-    The MD5 hash of the seed and the id as text decides, so that engines draw the same ids, and
-    a larger share contains a smaller one.
+    The MD5 hash of the seed and the id as text decides, so that a larger share contains a smaller
+    one, and engines draw the same ids if these are text or whole numbers: each engine writes
+    times in another way.
     """
     kind = rows.implementation
     native = rows.to_native()

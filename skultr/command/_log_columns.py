@@ -167,7 +167,7 @@ def _holds_lists(column):
     """Whether cells hold lists that are no block of features: of text, or of several lengths."""
     if kind_of(column) != "list":
         return False
-    cells = [cell for cell in column.to_list() if cell is not None]
+    cells = [cell for cell in column.drop_nulls().to_list() if cell is not None]
     if len({len(cell) for cell in cells}) > 1:
         return True
     values = np.asarray(cells)

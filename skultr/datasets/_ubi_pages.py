@@ -16,8 +16,15 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from .._base._texts import normal_text
-from ._thresholds import ENOUGH_CLICKS, FEW_CONFIRM, FROM_ZERO, IN_A_ROW, MUCH, MUCH_LONGER
-from ._ubi_attributes import attribute_column, check_attributes
+from ._thresholds import (
+    ENOUGH_CLICKS,
+    FEW_CONFIRM,
+    FROM_ZERO,
+    IN_A_ROW,
+    MUCH,
+    MUCH_LONGER,
+)
+from ._ubi_attributes import check_attributes, read_attribute
 from ._ubi_fates import (
     AGAIN,
     COLLIDED,
@@ -663,7 +670,8 @@ class PageReader:
         for name in self.columns:
             log[name] = shown[name].to_numpy()
         for name in self.rules.attributes:
-            log[name] = self.attribute(name, shown)
+            log[name], doubts = read_attribute(name, shown, self.texts, self.told, self.queries)
+            self.doubts += doubts
         # How positions were found stands before all else that was noted.
         with_ordinal = in_log[rows["page"]] & (rows["ordinal"] >= 0)
         writers = np.unique(rows["writer"][with_ordinal])
@@ -682,16 +690,6 @@ class PageReader:
             "notes": self.notes,
         }
         return pd.DataFrame(log), found, self.doubts
-
-    def attribute(self, name, shown):
-        """The values of an attribute, which may be all unknown."""
-        column = attribute_column(name, shown, self.told, self.queries, self.texts)
-        if pd.isna(column).all():
-            self.doubts.append(
-                f"No row of the log has a value of {name!r}: no impression in it and none of its "
-                "pages has one. Send it with impressions or searches: clicks alone do not count."
-            )
-        return column
 
     def close_queries(self, pages, in_log):
         """Give the query records that are open their fates."""

@@ -75,7 +75,8 @@ class BasePropensity(LearnsFromClicks, BaseEstimator):
             estimators of one curve read whole queries, drawn by a hash of their ids, until each
             standard error of examination is at most .005, and that of its logarithm at most 0.1
             (factors with less than a thousandth of the clicks ask for no further queries). A
-            warning says which share was read; all engines draw the same queries.
+            warning says which share was read; all engines draw the same queries if ids are text or
+            whole numbers.
 
             A :class:`~skultr.ClickDataset` holds clicks and roles, and needs no other argument.
             Estimators that compare clicks and impressions of documents count them on disk; others

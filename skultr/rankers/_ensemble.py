@@ -226,7 +226,7 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
     Examples
     --------
     >>> from skultr.datasets import make_ltr
-    >>> from skultr.rankers import EnsembleRanker
+    >>> from skultr import EnsembleRanker
     >>> from skultr.simulation import PlackettLucePolicy, production_scores, simulate_clicks
     >>> documents = make_ltr(n_queries=50, n_features=20, random_state=0)
     >>> documents["production"] = production_scores(documents, random_state=0)

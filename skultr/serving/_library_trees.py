@@ -59,11 +59,14 @@ class XGBoostTrees:
         self.booster_ = self
         self.n_features_in_ = booster.num_features()
         self.feature_names_in_ = booster.feature_names or []
-        # After early stopping, the rounds up to the best one are what predict uses.
-        best = booster.attr("best_iteration")
-        self._booster = booster if best is None else booster[: int(best) + 1]
         self._config = json.loads(booster.save_config())["learner"]
         _check_settings(self._config)
+        # After early stopping, the rounds up to the best one are what predict uses.
+        best = booster.attr("best_iteration")
+        self._booster = booster.copy() if best is None else booster[: int(best) + 1]
+        # A dump leaves out the bound of a feature of True and False, unless it is a number.
+        kinds = booster.feature_types or []
+        self._booster.feature_types = [kind if kind == "c" else "float" for kind in kinds] or None
 
     def dump_model(self) -> dict[str, Any]:
         """The trees, and one more leaf with the score that they begin from."""

@@ -6,6 +6,7 @@ import sys
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 
 from skultr import describe_log
@@ -128,15 +129,22 @@ def test_cells_of_several_values_are_named_and_ignored(cells, reader, log, tmp_p
     assert ("'meta'" in report.code) == is_ignored
 
 
+def test_a_missing_list_may_be_a_nan(log):
+    frame = log.to_pandas()
+    lists = pd.Series([*map(np.array, BLOCK[1:]), np.nan], dtype=object)
+    report = describe_log(frame.assign(meta=lists))
+    assert report.columns.loc["meta", "role"] == "feature"
+    assert report.columns.loc["meta", "missing"] == 1 / 240
+
+
 def test_cells_of_several_values_are_no_id(log):
     with pytest.raises(ValueError, match="The column 'meta' holds values that cannot be ids"):
         describe_log(log.with_columns(pl.Series("meta", RECORDS)), rename={"meta": "user"})
 
 
 def test_zstandard_is_read(log, tmp_path):
-    compress = pytest.importorskip("pyarrow", reason="writes what is compressed").compress
     text = log.write_csv().encode()
-    (tmp_path / "a.csv.zst").write_bytes(compress(text, codec="zstd", asbytes=True))
+    (tmp_path / "a.csv.zst").write_bytes(pa.compress(text, codec="zstd", asbytes=True))
     assert describe_log(str(tmp_path / "a.csv.zst")).n_rows == 240
 
 

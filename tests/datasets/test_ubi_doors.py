@@ -132,7 +132,6 @@ def test_frames_of_every_engine(tmp_path, expected):
 
 
 def test_parquet(tmp_path, expected, monkeypatch):
-    pytest.importorskip("pyarrow")
     for name in ("flat", "text", "Polars"):
         paths = []
         for kind, frame in zip(("queries", "events"), frames()[name], strict=True):
@@ -261,7 +260,6 @@ def test_sources_without_records(tmp_path):
         read_ubi(pd.DataFrame({"a": [1]}))
     with pytest.raises(ValueError, match="no record of UBI: found 0 lines"):
         read_ubi(pd.DataFrame({"query_id": [], "action_name": []}))
-    pytest.importorskip("pyarrow")
     pd.DataFrame({"a": [1]}).to_parquet(tmp_path / "a.parquet")
     with pytest.raises(ValueError, match=r"a.parquet has the columns \['a'\]"):
         read_ubi(tmp_path / "a.parquet")

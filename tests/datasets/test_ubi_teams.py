@@ -7,7 +7,9 @@ from decimal import Decimal
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
+from pyarrow import parquet as pq
 
 from skultr.datasets import _ubi_records, read_ubi
 from skultr.exceptions import ClickDataWarning
@@ -67,7 +69,6 @@ def test_maps_are_objects(form):
 
 
 def test_maps_in_parquet(tmp_path):
-    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     texts = pa.map_(pa.string(), pa.string())
     queries = {
         "query_id": pa.array(["q0"]),
@@ -89,7 +90,6 @@ def test_maps_in_parquet(tmp_path):
 
 
 def test_nulls_and_arrays_of_pandas(tmp_path):
-    pytest.importorskip("pyarrow")
     records = [*pages(3, query_response_hit_ids=["a", "b", "c"]), click("p0")]
     expected, told = read(records, tmp_path)
     flat = pd.json_normalize(records)

@@ -80,6 +80,17 @@ def test_engines_score_as_the_library_does(name, format, documents):
     assert len(np.unique(score.round(4))) > 4
 
 
+def test_features_of_true_and_false(documents):
+    X = documents[["b", "c"]].assign(in_stock=documents["relevance"] > 2, n=range(len(documents)))
+    model = xgboost.XGBRegressor(**SMALL, max_depth=3).fit(X, 2 * X["in_stock"] + X["b"])
+    assert model.get_booster().feature_types == ["float", "float", "i", "int"]
+    text = export_model(model, "elastic")
+    _, score = _engines.scores("elastic", text, X.to_numpy(float), [*X])
+    np.testing.assert_allclose(score, model.predict(X), atol=1e-5)
+    # The model itself stays as it is.
+    assert model.get_booster().feature_types == ["float", "float", "i", "int"]
+
+
 def test_lightgbm_compares_in_double_where_the_engine_does(documents):
     # Steps of a number that float32 cannot tell apart.
     X = documents[["a"]].assign(b=1e9 + np.arange(len(documents)))
@@ -118,12 +129,14 @@ def test_xgboost_loads_its_own_trees(documents):
     [
         ({"objective": "count:poisson"}, r"objective='count:poisson'.*rank:ndcg"),
         ({"booster": "gblinear"}, r"booster='gblinear'.*gbtree"),
+        ({"booster": "gblinear", "early_stopping_rounds": 1}, r"booster='gblinear'.*gbtree"),
         ({"booster": "dart"}, r"booster='dart'.*gbtree"),
     ],
 )
 def test_what_is_no_sum_of_trees_is_refused(settings, message, documents):
+    X = documents[["b", "c"]]
     model = xgboost.XGBRegressor(n_estimators=2, n_jobs=1, **settings)
-    model.fit(documents[["b", "c"]], documents["relevance"])
+    model.fit(X, documents["relevance"], eval_set=[(X, documents["relevance"])], verbose=False)
     with pytest.raises(ValueError, match=message):
         export_model(model, "elastic")
 
