@@ -383,7 +383,7 @@ def test_solr_near_zero_is_off_by_less_than_a_billionth():
 
 
 def test_solr_tells_negative_powers_of_two_from_their_neighbours():
-    """No number plus 1e-6 is -1 in float32, but documents with a feature of -1 go the right way."""
+    """No number plus 1e-6 is -1 in float32; still, what has a feature of -1 goes the right way."""
     power = -(2.0 ** np.arange(-6, 12)).astype(np.float32)
     for steps in range(-20, 21):
         wanted = power
