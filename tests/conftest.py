@@ -32,7 +32,13 @@ def _shift_seeds(shift):
     def default_rng(seed=None):
         return new_generator(seed + shift if isinstance(seed, int) else seed)
 
-    class RandomState(State):
+    class AnyState(type):
+        """Generators that were made before are states as well: NumPy's global one."""
+
+        def __instancecheck__(cls, instance):
+            return isinstance(instance, State)
+
+    class RandomState(State, metaclass=AnyState):
         def __init__(self, seed=None):
             super().__init__(seed + shift if isinstance(seed, int) else seed)
 

@@ -274,8 +274,10 @@ def is_no_score(scores: Floats, read: Callable[[], Any]) -> bool:
     n_rows = len(position)
     n_docs = doc.max() + 1
     standard_error = np.sqrt(2 * n_docs) / n_rows  # of what documents explain by chance
-    if explained < 2 * standard_error:
-        return False  # shuffled pages stand in the order of no score
+    # Shuffled pages stand in the order of no score: two standard errors would take one shuffled
+    # log of 44 for a served one, three one of 740.
+    if explained < 3 * standard_error:
+        return False
     if explained > ORDERED_BY_DOCUMENTS.value:
         return not orders_lists(scores[shown], list_, position)
     # An order that is hardly there: three standard errors of a share of one half.

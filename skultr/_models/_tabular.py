@@ -472,6 +472,7 @@ class System(NamedTuple):
     value: float
     gradient: Floats
     curvature: Eliminated
+    capped: Floats  # (n_factors,), number of cells of documents at their greatest value
 
 
 @dataclass(frozen=True, eq=False)
@@ -484,15 +485,6 @@ class Problem:
     cells: Cells
     link: str
     loss: str
-
-    @cached_property
-    def gauge(self) -> Ints | None:
-        """Connected component of each factor, shape (n_factors,); None if the cap may move scales.
-
-        Within a component the scale is free, so steps keep the mean log examination fixed. With
-        probabilities capped at 1 the cap may have to shift the scale.
-        """
-        return None if self.bounds[1] == 0.0 else self.cells.component_of_factors
 
     @property
     def bounds(self) -> tuple[float, float]:
@@ -585,6 +577,10 @@ class Problem:
         least, most = self.bounds
         low = np.full(cells.n_docs, least)
         high = np.full(cells.n_docs, most)
+        # A document is exact to so much of its logarithm.
+        exact = 1e-10
+        # Whether the bounds of the problem were found to be no best values.
+        below_best, above_best = np.zeros((2, cells.n_docs), dtype=bool)
         # In so many steps halving alone narrows the widest bracket, of 40, to the tolerance.
         for _ in range(40):
             _, gradient, curvature = self.at(a, b)
@@ -595,15 +591,20 @@ class Problem:
             total = cells.by_doc(curvature)
             new = a - np.divide(slope, total, out=np.zeros_like(a), where=total > 0)
             # A step that leaves the bracket ends at the bound of the problem, where that is the
-            # end of the bracket, and else in the middle of the bracket.
-            too_low = (new < low) & (low > least)
-            too_high = (new > high) & (high < most)
-            new = np.where(too_low | too_high, (low + high) / 2, new)
+            # end of the bracket, and else in the middle of the bracket. So does a step from a
+            # bound back inside: where probabilities reach 1 slopes are infinite, and steps 0.
+            from_low = (a <= least + exact) & (slope < 0)
+            from_high = (a >= most - exact) & (slope > 0)
+            below_best |= from_low
+            above_best |= from_high
+            too_low = (new < low) & ((low > least) | below_best)
+            too_high = (new > high) & ((high < most) | above_best)
+            halved = from_low | from_high | too_low | too_high
+            new = np.where(halved, (low + high) / 2, new)
             new = np.clip(new, low, high)
             moved = np.abs(new - a).max(initial=0.0)
             a = new
-            # A document is exact to so much of its logarithm.
-            if moved <= 1e-10:
+            if moved <= exact:
                 break
         return a
 
@@ -617,7 +618,8 @@ class Problem:
         moves = (a > low) & (a < high) & (total > 0)
         inverse = np.divide(1.0, total, out=np.zeros(len(total)), where=moves)
         remaining = Eliminated(cells.by_factor(curvature), cells.matrix(curvature), inverse)
-        return System(float(value.sum()), cells.by_factor(gradient), remaining)
+        capped = cells.by_factor((a >= high)[cells.doc])
+        return System(float(value.sum()), cells.by_factor(gradient), remaining, capped)
 
 
 def newton(
@@ -627,7 +629,7 @@ def newton(
     low, high = problem.bounds
     # A factor without a click ends at its lower bound.
     b = np.where(problem.cells.clicks_of_factors > 0, b, -np.inf)
-    b = np.clip(b, low, high)
+    b = np.clip(_below(b, high, problem.cells.component_of_factors), low, high)
     a, here = problem.solved(b, np.full(problem.cells.n_docs, _START))
     damping = _LEAST_DAMPING
     # Gain too small to change an estimate, in units of log-likelihood.
@@ -641,10 +643,14 @@ def newton(
         # Up to this damping a step is as long as Newton's, and tells whether there is more to
         # gain.
         is_bold = damping <= 1e-4
+        if is_bold and moved <= tol:
+            # Whether so short a step descends is decided by rounding, but it is exact: gradients
+            # are known to more digits than losses.
+            return new_a, new_b, n_iter, True
         if not gained > 0:
             # Where a step of more damping does not descend, descent is below rounding.
-            if damping > 1e6 or (is_bold and moved <= tol):
-                return a, b, n_iter, True  # any further descent is below rounding
+            if damping > 1e6:
+                return a, b, n_iter, True
             damping *= 100.0
             continue
         a = new_a
@@ -652,10 +658,17 @@ def newton(
         here = there
         # The same as a share of the log-likelihood.
         too_little = max(least_gain, 1e-9 * abs(here.value))
-        if is_bold and (moved <= tol or gained <= too_little):
+        if is_bold and gained <= too_little:
             return a, b, n_iter, True
         damping = max(damping / 10.0, _LEAST_DAMPING)
     return a, b, max_iter, False
+
+
+def _below(b: Floats, high: float, component: Ints) -> Floats:
+    """Each component shifted below its bound: clipped, factors would lose their differences."""
+    excess = np.zeros(len(b))
+    np.maximum.at(excess, component, b - high)
+    return b - excess[component]
 
 
 def _noise(cells: Cells) -> float:
@@ -693,10 +706,7 @@ def _step(problem: Problem, b: Floats, here: System, damping: float) -> Floats:
         # If only one or two documents hold a factor, the quadratic is a poor model far away.
         # No factor moves by more in one step.
         step = np.clip(step, -4.0, 4.0)
-        if problem.gauge is not None:
-            group = problem.gauge[free]
-            mean = np.bincount(group, step[free]) / np.bincount(group)
-            step[free] -= mean[group]
+        step = _on_kept_scale(problem, here.capped, b, step, free)
         # Factors that would cross a bound stop there, and the others are solved for again.
         new = b + step
         crossing = free & ((new < low) | (new > high))
@@ -705,6 +715,25 @@ def _step(problem: Problem, b: Floats, here: System, damping: float) -> Floats:
         step[crossing] = np.clip(new, low, high)[crossing] - b[crossing]
         free &= ~crossing
     return step
+
+
+def _on_kept_scale(
+    problem: Problem, capped: Floats, b: Floats, step: Floats, free: Bools
+) -> Floats:
+    """Steps of factors, with their mean taken off in each component whose scale is free.
+
+    If all its factors rise and all its documents fall, the loss stays the same: rounding would
+    decide how far. With probabilities capped at 1, a cap that holds a document or a factor may
+    have to shift the scale.
+    """
+    component = problem.cells.component_of_factors
+    high = problem.bounds[1]
+    if high == 0.0:
+        at_cap = (capped > 0) | (~free & (b + step >= high))
+        free = free & (np.bincount(component, at_cap) == 0)[component]
+    total = np.bincount(component, np.where(free, step, 0.0))
+    number = np.bincount(component, free)
+    return np.where(free, step - (total / np.maximum(number, 1))[component], step)
 
 
 # The loss of a cell as a function of its logit: value, gradient and a positive curvature ----

@@ -155,7 +155,8 @@ def export_model(
     feature is on a threshold or beside it: thresholds are written for the engine's float32 and
     its rules at a split. Scores differ from ``predict``, of the same numbers in float64, by about
     1e-7, because engines add in float32. Solr adds 1e-6 to a threshold: a few thresholds nearer
-    to 0 than 0.01 are off by at most 3e-10. No format holds splits by categories.
+    to 0 than 0.01 are off by at most 3e-10, and a few that are less than 1e-6 above a negative
+    power of two by one float32 (6e-8 at -1). No format holds splits by categories.
 
     *Missing features* (NaN) go where ``predict`` sends them:
 

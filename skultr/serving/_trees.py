@@ -575,10 +575,16 @@ def _above(threshold: Floats) -> NDArray[np.float32]:
     return np.nextafter(floor_single(threshold), _UP)
 
 
+#: From this size on, Solr's sums of float32 reach nearly every threshold.
+_EXACT_IN_SOLR = 0.01
+
+
 def _solr_threshold(threshold: Floats) -> NDArray[np.float32]:
     """Numbers that become the largest float32 not above each threshold when Solr adds its 1e-6.
 
-    Where no number does, below 0.01, that which becomes the largest below.
+    Where no number does, below 0.01, that which becomes the largest below: what is not 0 stays on
+    its side of 0. Else that which becomes the nearest: float32 are half as far apart above a
+    negative power of two as below, so that none may become -1, which features often are.
     """
     wanted = floor_single(threshold)
     slack = _F32(1e-6)
@@ -589,9 +595,9 @@ def _solr_threshold(threshold: Floats) -> NDArray[np.float32]:
     high = np.nextafter(near, _UP)
     options = np.stack([lower, low, near, high, wanted])
     sums = options + slack
-    # Of the sums not above the wanted number the largest wins.
-    reached = np.where(sums > wanted, _DOWN, sums)
-    best = reached.argmax(axis=0)
+    is_allowed = (sums <= wanted) | (np.abs(wanted) >= _EXACT_IN_SOLR)
+    distance = np.where(is_allowed, np.abs(sums - wanted), np.inf)
+    best = distance.argmin(axis=0)
     return np.take_along_axis(options, best[None], axis=0)[0]
 
 

@@ -77,10 +77,8 @@ def test_cells_beyond_memory_give_the_same_curve(kind, n_sessions, variant, engi
     expected = quietly(clone(estimator).fit, log, "click")
     in_parts()
     found = quietly(clone(estimator).fit, ENGINES[engine](log), "click")
-    # Newton's steps end below 1e-7; where nothing bounds a ratio their order decides the rest.
-    rtol = 1e-7 if kind == "one way" else 1e-8
     pd.testing.assert_frame_equal(
-        found.examination_, expected.examination_, rtol=rtol, check_dtype=False
+        found.examination_, expected.examination_, rtol=1e-8, check_dtype=False
     )
 
 
@@ -96,6 +94,12 @@ SHARDED = {
     "dual, to the letter": DLARanker(relevance="embedding", variant="published", random_state=0),
     "additive": TwoTowerRanker(relevance="embedding", link="additive", random_state=0),
 }
+
+
+#: Where nothing compares two parts, 1e-6 pseudo-impressions decide the ratio x of a model without
+#: a prior: a log posterior of -1e-6 (x - mean)² / 2. EM cannot tell apart what changes it by less
+#: than rounding, 2e-16 times some 10,000 of it: |x - mean| < sqrt(2 * 2e-12 / 1e-6) = 2e-3.
+FLAT = 2e-3
 
 
 def assert_equal_tables(found, expected, log, name, rtol=1e-8):
@@ -132,8 +136,8 @@ def test_tables_of_cells_beyond_memory_are_equal(name, role, in_parts):
     in_parts()
     engine = ENGINES["duckdb" if role is None else "polars"]
     found = quietly(clone(SHARDED[name]).fit, engine(log), "click")
-    # Where nothing compares two parts, the steps of Newton's method decide their ratio.
-    assert_equal_tables(found, expected, log, name, 1e-5 if role == "in parts" else 1e-8)
+    is_flat = role == "in parts" and name == "pbm without a prior"
+    assert_equal_tables(found, expected, log, name, FLAT if is_flat else 1e-8)
     assert found.n_iter_ > 0
 
 

@@ -72,13 +72,14 @@ def test_intervals_cover_the_true_relevance(impressions):
 @pytest.mark.parametrize("production", ["weak", "strong"])
 @pytest.mark.filterwarnings("ignore::skultr.exceptions.ClickDataWarning")
 def test_intervals_know_that_prior_and_curve_are_estimated(production, impressions, curve):
-    # Six logs of 1,000 documents that share a prior and a curve: coverage differs between logs by
-    # .02 at most, so that the standard error of its mean is below .01.
+    # Six logs of 1,000 documents that share a prior and a curve: over 30 logs coverage has a
+    # standard deviation of .015 at most, and that of the some 190 hardly examined documents of a
+    # log with 40 pages a query one of .037. Three standard errors of the mean below .95:
     cell = {"production": production, "impressions": impressions, "curve": curve, "world": "own"}
     found = pd.DataFrame([row for seed in range(6) for row in intervals(cell, None, seed)])
     assert len(found) > 3  # harvesting may find a position that no click compares
-    assert found["cover"].mean() > 0.93
-    assert found["few"].mean() > 0.92
+    assert found["cover"].mean() > 0.95 - 3 * 0.015 / np.sqrt(len(found))
+    assert found["few"].mean() > 0.95 - 3 * 0.037 / np.sqrt(len(found))
     # As wide as the clicks of a document by themselves they would be of no use.
     known = curve == "known" or impressions == 40
     assert found["width"].mean() < found["exact"].mean() * (0.8 if known else 1.0)

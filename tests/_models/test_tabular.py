@@ -3,7 +3,8 @@ import pytest
 from scipy.optimize import minimize
 from scipy.special import expit, logit
 
-from skultr._models._tabular import _LOSSES, fit_factors, fit_tabular
+from skultr._log._cells import Cells
+from skultr._models._tabular import _LOSSES, Problem, fit_factors, fit_tabular
 
 MODELS = [("likelihood", "product"), ("squares", "product"), ("likelihood", "additive")]
 
@@ -177,6 +178,40 @@ def test_factors_that_begin_at_the_bound_leave_it():
     for start in ([0.9, 0.3], [0.999, 0.999]):
         fit = fit_tabular(*rows, start=np.array(start))
         np.testing.assert_allclose(fit.examination, [1.0, 0.4], rtol=1e-3)
+
+
+def test_documents_leave_the_bound_where_slopes_are_infinite():
+    """A step to probability 1 is one too far for documents with 1 to 999 clicks of 1,000."""
+    clicks = np.array([1.0, 10.0, 500.0, 900.0, 999.0])
+    doc = np.arange(5)
+    weight = np.full(5, 1_000.0)
+    # One by one: a document that stands still must not wait for others that move.
+    for rows in [slice(None), *([each] for each in doc)]:
+        n_docs = len(doc[rows])
+        codes = np.arange(n_docs), np.zeros(n_docs, dtype=int)
+        cells = Cells.from_rows(*codes, clicks[rows], weight[rows])
+        problem = Problem(cells, "product", "likelihood")
+        for start in (0.0, -1e-12, -1.0, -13.0):
+            best = problem.best_documents(np.zeros(1), np.full(n_docs, start))
+            np.testing.assert_allclose(np.exp(best), clicks[rows] / 1_000, rtol=1e-9)
+
+
+@pytest.mark.parametrize("loss", ["likelihood", "squares"])
+@pytest.mark.parametrize("seed", range(5))
+def test_rounding_does_not_decide_a_scale_that_is_free(loss, seed):
+    """Two parts that no document connects: the order of rows changes no digit that counts."""
+    rng = np.random.default_rng(seed)
+    doc, factor = np.divmod(np.arange(80), 4)
+    rows = (doc % 2 == 0) == (factor < 2)
+    doc, factor = doc[rows], factor[rows]
+    chance = rng.uniform(0.2, 0.9, 20)[doc] * np.array([1.0, 0.5, 0.9, 0.4])[factor]
+    weight = np.full(len(doc), 100.0)
+    clicks = rng.binomial(100, chance).astype(float)
+    expected = fit_tabular(doc, factor, clicks, weight, loss=loss)
+    # Other codes of documents, and therefore other sums.
+    doc = rng.permutation(20)[doc]
+    found = fit_tabular(doc, factor, clicks, weight, loss=loss)
+    np.testing.assert_allclose(found.factor_logits, expected.factor_logits, atol=1e-8)
 
 
 @pytest.mark.parametrize(("loss", "link"), MODELS)

@@ -481,6 +481,7 @@ def test_verdict_names_who_wins():
 
 # The same log in other forms --------------------------------------------------------------------
 def raw_log(n_queries=12, n_pages=30):
+    """Random pages; below 100 of a query one draw of 20 is too small to test assumptions."""
     rng = np.random.default_rng(0)
     rows = [
         (f"qué '{query}', \"x\"", session, f"d,{doc}", place + 1, query * 10 + doc)
@@ -494,7 +495,7 @@ def raw_log(n_queries=12, n_pages=30):
 
 @pytest.mark.parametrize("method", ["pbm", "item-position", "direct"])
 def test_forms_of_a_log(method):
-    X, y = raw_log()
+    X, y = raw_log(n_pages=100)
     how = {"method": method}
     how |= {"pbm": {"propensity": EXAMINATION}, "direct": {"model": PBMModel()}}.get(method, {})
     scores = np.sin(X["x"].to_numpy())

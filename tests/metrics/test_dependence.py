@@ -111,7 +111,10 @@ def test_independence_in_small_grades(n_a_grade, estimator):
             value = cmip_score(*arguments, **options)
     else:
         value = cmip_score(*arguments, **options)
-    assert_allclose(value, 0, atol=0.03)
+    # Four standard errors of neighbors: over draws they are .3 to .66 / sqrt(2000), the most in
+    # grades of 50. A classifier that found nothing is at 0 but for a few thousandths.
+    atol = {"knn": 4 * 0.66 / np.sqrt(2_000), "classifier": 0.03}[estimator]
+    assert_allclose(value, 0, atol=atol)
 
 
 @pytest.mark.parametrize("rho", [0.0, 0.3])

@@ -164,7 +164,9 @@ def test_two_standard_errors_hold_the_relevance(n_examinations, measured):
     held = np.mean(distance < 2 * error)
     by_chance = 3 * np.sqrt(8 / 81 / len(relevance))
     assert held > 8 / 9 - by_chance
-    assert round(100 * held) == measured  # as the docstring says
+    # As the docstring says, in whole percents: half of one, and three standard errors.
+    apart = 0.005 + 3 * np.sqrt(measured * (100 - measured)) / 100 / np.sqrt(len(relevance))
+    assert abs(held - measured / 100) < apart
     # On average it is as large as it says, within a seventh.
     ratio = np.sqrt(np.mean(error**2) / np.mean(distance**2))
     assert 6 / 7 < ratio < 7 / 6

@@ -229,12 +229,28 @@ def _export(name, format, /, **options):
 
 
 def _without_solr_limits(raw, name):
-    """True for rows that are no tiny distance from a threshold below 0.01; see the docstring."""
+    """True for rows that are no tiny distance from thresholds that Solr cannot have; see the
+    docstring."""
     good = np.ones(len(raw), dtype=bool)
     for feature, threshold in _engines.thresholds("elastic", _export(name, "elastic"), NAMES):
+        x = raw[:, feature]
         if abs(threshold) < 0.011:
-            good &= np.abs(raw[:, feature] - threshold) > 3e-10
+            good &= np.abs(x - threshold) > 3e-10
+        elif _is_above_a_power(threshold):
+            # The power itself is told, and so is what is more than one float32 away.
+            step = np.spacing(np.float32(threshold))
+            good &= (np.abs(x - threshold) > 2 * np.abs(step)) | (x == _power_below(threshold))
     return good
+
+
+def _power_below(threshold):
+    """Minus the least power of two that is not less in size."""
+    return -(2.0 ** np.ceil(np.log2(np.abs(threshold))))
+
+
+def _is_above_a_power(threshold):
+    """Where Solr's sums leave out some float32: less than its 1e-6 above minus a power of two."""
+    return (threshold < 0) & (threshold - _power_below(threshold) < 1e-6)
 
 
 def _check(format, text, name, raw, expected):
@@ -356,13 +372,29 @@ def test_infinite_features(format):
 
 def test_solr_near_zero_is_off_by_less_than_a_billionth():
     threshold = 10.0 ** np.random.default_rng(0).uniform(-9, 3, 20_000)
-    threshold = np.concatenate([threshold, -threshold, [0.0, 1e-35]])
+    threshold = np.concatenate([threshold, -threshold, [1e-35]])
+    threshold = np.append(threshold[~_is_above_a_power(threshold)], 0.0)
     wanted = _trees.floor_single(threshold)
     reached = _trees._solr_threshold(threshold) + np.float32(1e-6)
     large = np.abs(threshold) >= 0.01
     np.testing.assert_array_equal(reached[large], wanted[large])
     np.testing.assert_array_less(np.abs(reached.astype(float) - wanted), 3e-10)
     assert (reached <= wanted).all()
+
+
+def test_solr_tells_negative_powers_of_two_from_their_neighbours():
+    """No number plus 1e-6 is -1 in float32; still, what has a feature of -1 goes the right way."""
+    power = -(2.0 ** np.arange(-6, 12)).astype(np.float32)
+    for steps in range(-20, 21):
+        wanted = power
+        for _ in range(abs(steps)):
+            wanted = np.nextafter(wanted, np.float32(np.sign(steps) * np.inf))
+        reached = _trees._solr_threshold(wanted.astype(float)) + np.float32(1e-6)
+        np.testing.assert_array_equal(power <= reached, power <= wanted)
+        # Off by one float32 at most, of which there are more above the power than below.
+        np.testing.assert_array_less(np.abs(reached - wanted), 1.5 * np.abs(np.spacing(wanted)))
+        if steps < 0:
+            np.testing.assert_array_equal(reached, wanted)
 
 
 @pytest.mark.parametrize("name", ["lambdamart", "standard", "forest", "one_leaf", *HOLES])

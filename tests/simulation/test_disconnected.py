@@ -174,8 +174,15 @@ def test_bad_arguments(arguments, message):
 
 
 def test_positions_that_never_hang_together(monkeypatch):
+    # 39 documents recur, each at two of 40 positions: they link all if these pairs are a tree. Of
+    # the ways to take 39 pairs of 780 in turn, 40^38 * 39! / 780^39 = 3e-6 do.
     monkeypatch.setattr(_disconnected, "_MAX_DEALS", 3)
-    with pytest.raises(ValueError, match=r"any of 3 draws.* recur in only 9 of 100"):
+    with pytest.raises(ValueError, match=r"any of 3 draws.* recur in only 39 of 400"):
         make_disconnected_log(
-            components=[range(1, 11)], n_documents=91, n_queries=10, random_state=0
+            components=[range(1, 41)],
+            n_documents=361,
+            n_queries=10,
+            n_positions=40,
+            examination=1.0,
+            random_state=0,
         )
