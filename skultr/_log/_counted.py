@@ -817,11 +817,16 @@ def value_bits(series: nw.Series[Any]) -> Ints:
         values = series.cast(nw.Float64).to_numpy() + 0.0  # one zero, and one NaN
         return np.where(np.isnan(values), np.nan, values).view(np.int64)
     if kind_of(series) == "list":
-        # Lists have no hash, and tuples have one. A missing list may be a NaN.
-        lists = (list, tuple, np.ndarray)
-        cells = [tuple(cell) if isinstance(cell, lists) else None for cell in series.to_list()]
+        cells = list(map(_hashable, series.to_list()))
         return pd.factorize(pd.Series(cells, dtype=object))[0]
     return encode_ids(series)[0]
+
+
+def _hashable(cell):
+    """Lists and what is in them as tuples, because lists have no hash; all else as it is."""
+    if isinstance(cell, dict):
+        cell = list(cell.items())
+    return tuple(map(_hashable, cell)) if isinstance(cell, list | tuple | np.ndarray) else cell
 
 
 def _shifted(columns):
