@@ -8,10 +8,12 @@ import re
 import subprocess
 import sys
 import warnings
+from contextlib import redirect_stderr
 from functools import partialmethod
 
 import numpy as np
 import pytest
+from joblib import Parallel, delayed
 from tqdm.auto import tqdm
 
 import skultr
@@ -285,3 +287,23 @@ def test_processes_without_a_terminal(tmp_path, how, n_jobs):
     # Worker processes draw nothing, because their bars would overwrite each other.
     is_drawn = how in ("call", "1") and n_jobs == 1
     assert ("fit: step:" in ran.stderr) == is_drawn, ran.stderr
+
+
+def _drawn_by_a_worker(asks):
+    """What a worker process draws, which may ask for bars itself."""
+    if asks:
+        skultr.show_progress(True)
+    with redirect_stderr(io.StringIO()) as drawn:
+        for _ in progress(range(2), "step"):
+            pass
+    return drawn.getvalue()
+
+
+@pytest.mark.parametrize("asks", [False, True])
+def test_a_worker_draws_only_what_it_asked_for(asks):
+    skultr.show_progress(True)
+    try:
+        (drawn,) = Parallel(n_jobs=2)([delayed(_drawn_by_a_worker)(asks)])
+    finally:
+        skultr.show_progress(False)
+    assert ("step" in drawn) is asks

@@ -23,9 +23,12 @@ _AT_MOST = "{desc}: {n_fmt} of at most {total_fmt} [{elapsed}]"
 
 
 class _Shown:
-    """What was asked for: True, False, or None for bars where a person watches."""
+    """What was asked for, and where."""
 
+    #: True, False, or None for bars where a person watches.
     asked: bool | None = False
+    #: The process that asked. Its workers draw nothing: their bars would overwrite each other.
+    process: int | None = None
 
 
 def show_progress(show: bool | None = None) -> None:
@@ -33,7 +36,7 @@ def show_progress(show: bool | None = None) -> None:
 
     A bar disappears when its work is done. An estimate of the time left is shown only where the
     number of steps is known and each takes as long as the others. Results do not change. Worker
-    processes, such as those of ``GridSearchCV(n_jobs=2)``, draw nothing.
+    processes, such as those of ``GridSearchCV(n_jobs=2)``, draw nothing, unless they ask.
 
     Parameters
     ----------
@@ -63,6 +66,7 @@ def show_progress(show: bool | None = None) -> None:
     if not (show is None or isinstance(show, bool)):
         raise TypeError(f"show must be True, False or None, got {show!r}.")
     _Shown.asked = show
+    _Shown.process = os.getpid()
 
 
 #: The work that this thread is doing, from the outside to the inside.
@@ -153,8 +157,8 @@ def _bar(steps, what, total, may_end_early, alike) -> Any:
 
 
 def _is_shown():
-    # Bars of several processes would overwrite each other; a program may have no stream.
-    if multiprocessing.parent_process() is not None or sys.stderr is None:
+    # A forked worker has what was asked, and is another process. A program may have no stream.
+    if _Shown.process != os.getpid() or sys.stderr is None:
         return False
     if _Shown.asked is not None:
         return _Shown.asked
@@ -173,5 +177,6 @@ def _is_watched():
     return getattr(kernel, "_allow_stdin", False)
 
 
-if os.environ.get(_VARIABLE) == "1":
+# Workers have the variable too.
+if os.environ.get(_VARIABLE) == "1" and multiprocessing.parent_process() is None:
     show_progress()
