@@ -145,7 +145,11 @@ def test_roles_tell_what_each_column_was_read_as(log):
     assert fitted.roles_["relevance"] == fitted.roles_["outcome_cart"] == "ignored role"
     assert fitted.roles_["taken"] == "y"
     assert "outcome_cart" not in fitted.feature_names_in_
-    assert "qid: qid, " in fitted._repr_html_()
+
+
+def test_a_notebook_shows_the_roles(log):
+    pytest.importorskip("sklearn.callback", reason="1.9 of scikit-learn shows fitted attributes")
+    assert "qid: qid, " in ranker().fit(*log)._repr_html_()
 
 
 @pytest.mark.parametrize(
