@@ -410,9 +410,11 @@ def test_connection_probability_of_uniform_logs(n_docs, n_factors, n_samples):
         doc, factor = rng.integers(n_docs, size=n_samples), rng.integers(n_factors, size=n_samples)
         graph = IdentifiabilityGraph(doc, factor)
         connected += graph.is_connected and graph.n_factors == n_factors
-    # Links that one document makes are not independent; here the formula is within 5 points.
     expected = everything(n_docs, n_factors).connection_probability(n_samples)
-    assert connected / n_logs == pytest.approx(expected, abs=0.05)
+    # Links that one document makes are not independent: the formula is off by up to 3.4 points
+    # here (of 6,000 logs, whose own error is half a point). The rest is chance.
+    chance = 3 * np.sqrt(expected * (1 - expected) / n_logs)
+    assert connected / n_logs == pytest.approx(expected, abs=0.04 + chance)
 
 
 def test_subsample_connectivity():
