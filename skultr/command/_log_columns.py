@@ -306,11 +306,14 @@ class LogTable:
         is_paid = np.any([self.numbers[name] == 1 for name in self.paid], axis=0)
         self.n_paid = int(is_paid.sum())
         self.left_out |= {name: (self.frame[name], "paid slot") for name in self.paid}
-        self.frame = self.frame.filter((~is_paid).tolist()).drop(self.paid)
-        self.numbers = {
-            name: None if self.numbers[name] is None else self.numbers[name][~is_paid]
-            for name in self.frame.columns
-        }
+        is_result = ~is_paid
+        self.frame = self.frame.filter(is_result.tolist()).drop(self.paid)
+        numbers = {}
+        for name in self.frame.columns:
+            values = self.numbers[name]
+            # Columns of text have no numbers.
+            numbers[name] = None if values is None else values[is_result]
+        self.numbers = numbers
         self._read_rows()
 
     def _find_production(self):

@@ -113,15 +113,20 @@ def _node(node, place):
     if "leaf" in node:
         return {"leaf_value": node["leaf"]}
     children = {child["nodeid"]: child for child in node["children"]}
-    is_number = np.isscalar(node["split_condition"])
-    bound = np.float32(node["split_condition"] if is_number else 0)
     return {
         "split_feature": place[node["split"]],
-        # XGBoost goes left below a number, and LightGBM at most at one.
-        "threshold": float(np.nextafter(bound, np.float32(-np.inf))),
-        "decision_type": "<=" if is_number else "==",
+        **_decision(node["split_condition"]),
         "missing_type": "NaN",
         "default_left": node["missing"] == node["yes"],
         "left_child": _node(children[node["yes"]], place),
         "right_child": _node(children[node["no"]], place),
     }
+
+
+def _decision(condition):
+    """What goes left: numbers below a bound; or categories, a list, which no engine can read."""
+    if not np.isscalar(condition):
+        return {"decision_type": "==", "threshold": 0.0}
+    # XGBoost goes left below a number, and LightGBM at most at one.
+    largest = np.nextafter(np.float32(condition), np.float32(-np.inf))
+    return {"decision_type": "<=", "threshold": float(largest)}
