@@ -8,8 +8,8 @@ TORCH ?= torch --constraint constraints.txt
 TORCH_INDEX ?=
 comma := ,
 
-.PHONY: quickstart papers benchmarks test test-minimum test-scale lint docs site-test \
-	dist release-test clean
+.PHONY: quickstart papers benchmarks test test-minimum test-scale same lint docs \
+	site-test dist release-test clean
 
 # Your own documents: make quickstart ARGS="--data my_letor_file.txt"
 quickstart: $(VENV)/.plot
@@ -53,6 +53,11 @@ FAST ?=
 docs: $(VENV)/.docs
 	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/$(if $(FAST),fast \
 		-D plot_gallery=0 -D suppress_warnings=ref.footnote$(comma)image.not_readable,html)
+
+# Does a change keep predictions and estimates? Compares with a revision: make same BASE=HEAD~3
+BASE ?= main
+same: $(VENV)/.test
+	$(BIN)/python .ci/same.py $(BASE)
 
 # The built site: links, other hosts, and five pages in Chromium at two widths
 site-test: $(VENV)/.docs $(VENV)/.site

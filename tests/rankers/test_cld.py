@@ -115,8 +115,8 @@ def test_networks_reach_the_maximum_of_newtons_method():
         module=lambda n_features: torch.nn.Linear(n_features, 1),
         weight_decay=0.0,
         net_params={"callbacks__average": None},
-        max_epochs=400,
-        learning_rate=0.01,
+        max_epochs=600,  # at which the gradient has converged
+        learning_rate=0.03,
         **settings,
     ).fit(log, clicks)
     assert np.corrcoef(newton.predict(log), by_gradient.predict(log))[0, 1] > 0.999
