@@ -24,6 +24,7 @@ from skultr.simulation import (
     UniformPolicy,
     noisy_oracle_scores,
     production_scores,
+    relevance_probability,
     simulate_clicks,
 )
 
@@ -193,3 +194,26 @@ def against_logger(cell, settings, seed):
         for i in drawn if seed == 0 else ():
             point = {"rank": round(logged[i], 3), "score": round(scores[i], 4)}
             yield {"model": name, "grade": int(grades.iloc[i])} | point
+
+
+def by_number_of_documents(cell, settings, seed):
+    """Figure 3: CMIP of scores without bias, and of scores that fall with the logged rank."""
+    n_queries = cell["documents"] // 10
+    world = make_world(
+        {"user": "PBM", "logging": "NoisyOracle"},
+        settings,
+        seed,
+        n_queries=n_queries,
+        n_sessions=250 * n_queries,
+        test_policies=False,
+    )
+    relevance = relevance_probability(world.documents["relevance"])
+    # What a model does not know of a document, whatever its rank.
+    error = np.random.default_rng(seed).normal(0, 0.05, len(relevance))
+    scores = {
+        "unbiased": relevance + error,
+        "biased": relevance / np.sqrt(expected_ranks(world)) + error,
+    }
+    for name, values in scores.items():
+        found = annotated_metrics(world, values)
+        yield {"scores": name} | {metric: found[metric] for metric in ("CMIP", "CMIP, skultr")}

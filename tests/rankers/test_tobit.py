@@ -316,11 +316,14 @@ def test_gamma_zero_is_least_squares_and_a_probit():
     rows = tobit_world(2_000, 0.3)
     fit = fit_tobit(rows, TobitModel(0.0))
     squares, *_ = np.linalg.lstsq(rows.design[rows.selected], rows.label[rows.selected])
-    np.testing.assert_allclose(np.append(fit.coef, fit.intercept), squares, atol=1e-6)
+    # Newton's method ends where a step gains 1e-12 of the mean log-likelihood: 1e-6 times the
+    # standard deviation of what one row tells of a coefficient, which is up to some units.
+    near = 1e-5
+    np.testing.assert_allclose(np.append(fit.coef, fit.intercept), squares, atol=near)
     coef, intercept, converged = fit_probit(rows)
     assert converged
-    np.testing.assert_allclose(fit.selection_coef, coef, atol=1e-6)
-    assert fit.selection_intercept == pytest.approx(intercept, abs=1e-6)
+    np.testing.assert_allclose(fit.selection_coef, coef, atol=near)
+    assert fit.selection_intercept == pytest.approx(intercept, abs=near)
 
 
 def test_gamma_is_estimated():
@@ -352,11 +355,17 @@ def test_interval_covers_the_truth_with_unequal_weights():
 
 
 def test_interval_is_wide_where_little_is_known():
-    """Without a feature that moves selection, nothing identifies the correlation."""
-    rows = tobit_world(300, 0.4, omega=np.zeros(3))
-    low, high = profile_gamma(rows, TobitModel(0.0)).interval
-    assert -GAMMA_BOUND <= low < 0 < high <= GAMMA_BOUND
-    assert high - low > 1.5
+    """Without a feature that moves selection, only the shape of the errors tells of it.
+
+    By chance one world of twelve has a shape that seems to tell: four of seven do in 1 of 1,000.
+    """
+    width = []
+    for seed in range(7):
+        rows = tobit_world(300, 0.4, seed, omega=np.zeros(3))
+        low, high = profile_gamma(rows, TobitModel(0.0)).interval
+        assert -GAMMA_BOUND <= low < high <= GAMMA_BOUND
+        width.append(high - low)
+    assert np.median(width) > 1.5
 
 
 def test_separable_selection_needs_a_penalty_and_converges_with_it():

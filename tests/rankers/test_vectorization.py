@@ -801,10 +801,16 @@ def test_probability_link_learns_clicks_under_trust_bias():
     relevance = np.linspace(0.0, 1.0, n_docs)
     alpha, beta = TrustBiasUser().affine_at(n_positions)
     rate = alpha * relevance[:, None] + beta
+    # Each document stands as often at each position, so that none is learned less well.
+    orders = [
+        np.roll(order, turn)
+        for order in [rng.permutation(n_docs) for _ in range(8)]
+        for turn in range(n_docs)
+    ]
     rows = [
         (session, place + 1, doc)
-        for session in range(60)
-        for place, doc in enumerate(rng.permutation(n_docs)[:n_positions])
+        for session, order in enumerate(orders)
+        for place, doc in enumerate(order[:n_positions])
     ]
     log = pd.DataFrame(rows, columns=["session", "position", "doc"]).assign(qid=0)
     chance = rate[log["doc"], log["position"] - 1]
@@ -815,7 +821,7 @@ def test_probability_link_learns_clicks_under_trust_bias():
         hidden_layer_sizes=(),
         learning_rate=0.05,
         max_epochs=250,
-        batch_size=60,
+        batch_size=64,
         weight_decay=0.0,
         random_state=0,
     )
