@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 from numpy.testing import assert_allclose
 from scipy.optimize import brentq
+from scipy.stats import binom
 from scipy.stats import t as student
 from sklearn.base import BaseEstimator
 
@@ -105,24 +106,27 @@ def test_level(world):
 
 
 def test_two_levels_of_relevance_have_no_square():
-    """Few levels are no want of clicks."""
+    """Few levels are no want of clicks, of which 100 impressions per document leave none."""
     found = []
-    for seed in range(40):
+    n_logs = 100
+    for seed in range(n_logs):
         rng = np.random.default_rng(seed)
         query, relevance = np.repeat(np.arange(100), 10), rng.choice([0.1, 0.5], 1000)
         position = rng.normal(size=1000) - 8 * relevance
-        clicks = rng.binomial(50, 0.4 * relevance).astype(float)
+        clicks = rng.binomial(100, 0.4 * relevance).astype(float)
         score = relevance + 0.1 * rng.normal(size=1000)
-        examined = polynomials(np.ones((50, 1000)))
+        examined = polynomials(np.ones((100, 1000)))
         found.append(
             [
                 information_by_clicks(each, position, clicks, examined, query)[2] <= 0.05
                 for each in (score, score - 0.1 * position)
             ]
         )
-    level, power = np.mean(found, axis=0)
-    assert level <= 0.1
-    assert power > 0.8
+    n_false, n_right = np.sum(found, axis=0)
+    # More false findings have a probability of 1 in 5,000.
+    assert n_false <= binom.isf(1 / 5_000, n_logs, 0.05)
+    # Of 300 other logs all but one are found.
+    assert n_right > 0.8 * n_logs
 
 
 def test_power():

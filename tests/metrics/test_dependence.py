@@ -517,7 +517,9 @@ def test_standard_error_by_hand(monkeypatch):
 
 
 def test_result():
-    pred, logging, grade = normal_documents(500, 0.6)
+    # The rarest grade has 50 documents with a standard deviation of 7: of fewer than 20 a warning
+    # would tell.
+    pred, logging, grade = normal_documents(1_000, 0.6)
     result = cmip_score(pred, logging, grade, estimator="knn", random_state=0, return_result=True)
     assert isinstance(result, CMIPResult)
     assert result.value == cmip_score(pred, logging, grade, estimator="knn", random_state=0)
