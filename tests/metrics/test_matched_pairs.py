@@ -254,7 +254,7 @@ def test_a_log_of_a_simulation():
     X, clicks = X[ROLES].reset_index(drop=True), np.asarray(clicks)
     ((train, test),) = LayoutSplit(1, random_state=0).split(X)
     model = PBMModel().fit(X.iloc[train], clicks[train])
-    # Documents may be equally relevant. Of 5 queries, 15 pairs and 10 positions, hundredths of a
-    # pair are then counted by chance at this level; at .05 these are up to a quarter of the pairs.
+    # Documents may be equally relevant. Of 450 comparisons (5 queries, 15 pairs, 6 positions) less
+    # than .01 is then counted by chance; at the default level of .05 these are 20 of 60 to 160.
     scorer = MatchedPairsScorer(level=1e-5)
     assert scorer(model, X.iloc[test], clicks[test]) > 0.95
