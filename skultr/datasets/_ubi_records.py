@@ -721,7 +721,7 @@ def _ordinals(values):
 def _times(values):
     """Microseconds since 1970 of ISO 8601 texts, times and numbers of milliseconds."""
     # With and without a zone; without one, time is that of UTC.
-    texts = [value if isinstance(value, str | date) else None for value in values]
+    texts = [value if _may_be_time(value) else None for value in values]
     texts = pd.Series(texts, dtype=object)
     times = pd.to_datetime(texts, format="ISO8601", utc=True, errors="coerce")
     found = times.dt.as_unit("us").astype("int64").to_numpy(copy=True)
@@ -733,6 +733,14 @@ def _times(values):
     is_number = (numbers >= 0) & (numbers < 9e12)
     found[others[is_number]] = (1e3 * numbers[is_number]).astype(np.int64)
     return found
+
+
+def _may_be_time(value):
+    """Whether the value is a time, or a text of the characters of ISO 8601."""
+    if isinstance(value, str):
+        # pandas fails on halves of surrogate pairs, which JSON may hold.
+        return value.isascii()
+    return isinstance(value, date)
 
 
 def _numbers(values):

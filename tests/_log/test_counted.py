@@ -259,7 +259,9 @@ def test_a_ranker_is_scored_on_lists_of_the_engine(propensity, engine):
 
 def test_candidates_that_were_never_shown_are_ranked_in_memory_only():
     log = LOG.drop(columns=["device", "arm", "mobile"])
-    log["position"] = log["position"].where(log.index != 7)
+    is_candidate = log.index == 7
+    log["position"] = log["position"].mask(is_candidate)
+    log["click"] = log["click"].mask(is_candidate, 0)
     scorer = IPSScorer(propensity=[1.0, 0.5, 0.3, 0.2])
     with pytest.raises(ValueError, match="1 candidate that was never shown"):
         scorer.estimate(None, pl.from_pandas(log, nan_to_null=True).lazy(), "click")

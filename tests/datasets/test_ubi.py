@@ -264,11 +264,14 @@ def test_several_records_of_one_query_id(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "time", [None, "", "soon", "9999-12-31T00:00:00Z", "2024-12-10", -1, 1e30, True, {}, "1"]
+    "time",
+    [None, "", "soon", "\ud800", "9999-12-31T00:00:00Z", "2024-12-10", -1, 1e30, True, {}, "1"],
 )
 def test_times_of_all_kinds(tmp_path, time):
     records = [search("q0", "lamp", timestamp=time, query_response_hit_ids=["a"]), *page("a")]
     records += [search("q0", "lam"), search("q0", "la", timestamp="2024-12-10T00:26:04Z")]
+    # Of more than 50 texts pandas makes a table first, which holds no half of a surrogate pair.
+    records += [search(f"s{k}", "no hits", timestamp=time) for k in range(60)]
     log, report = read(records, tmp_path)
     assert set(log["qid"]) == {"lamp"}  # the only record with hits
     assert fates(report, "query")["query of a page"] == 1

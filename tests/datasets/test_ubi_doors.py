@@ -273,7 +273,9 @@ def test_report(tmp_path):
     assert report.n_records("event") == len(EVENTS) + 2
     assert report.n_records("event", used=False) == 2
     text = report.summary()
-    assert text.startswith("The log has 40 result pages of 4 queries: 200 shown documents, 38 of")
+    n_clicked = sum(each["action_name"] == "click" for each in EVENTS)
+    counted = f"The log has 40 result pages of 4 queries: 200 shown documents, {n_clicked} of them"
+    assert text.startswith(counted)
     assert f"2 of {len(EVENTS) + 2} events were left out:\n" in text
     assert "\n  1  with another action: <i> 1. Name those that count in impressions=, " in text
     assert "\n  1  without a usable ordinal and without a place in the hit list. Send" in text

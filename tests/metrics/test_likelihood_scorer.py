@@ -1,3 +1,5 @@
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -110,7 +112,12 @@ def test_log_relevance_is_best_and_examination_is_no_relevance():
     copy = Given(-X["position"].fillna(9))
     raw = ClickLikelihoodScorer(propensity=np.ones(3))
     assert raw(copy, X, rate) > raw(Given(truth), X, rate)
-    assert scorer(copy, X, rate) < 0.1 * best.value
+    with warnings.catch_warnings():
+        # Of which a warning tells in every second draw: the likeliest scale is 0.
+        warnings.simplefilter("ignore", AssumptionWarning)
+        beyond_examination = scorer(copy, X, rate)
+    # What relevance and positions share by chance: of 200 other worlds at most .03 of the best.
+    assert beyond_examination < 0.1 * best.value
 
 
 class Coarse(Linear):

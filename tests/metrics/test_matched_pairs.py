@@ -249,9 +249,12 @@ def test_the_scorer_needs_roles(role):
 
 
 def test_a_log_of_a_simulation():
-    """A model of the users' own kind is near 1 on layouts that it did not see."""
+    """A model of the users' own kind finds the order of pairs on layouts that it did not see."""
     _, X, clicks = shuffled_log(5, 8_000, n_documents=6, n_features=3)
     X, clicks = X[ROLES].reset_index(drop=True), np.asarray(clicks)
     ((train, test),) = LayoutSplit(1, random_state=0).split(X)
     model = PBMModel().fit(X.iloc[train], clicks[train])
-    assert MatchedPairsScorer()(model, X.iloc[test], clicks[test]) > 0.95
+    # Documents may be equally relevant. Of 450 comparisons (5 queries, 15 pairs, 6 positions) less
+    # than .01 is then counted by chance; at the default level of .05 these are 20 of 60 to 160.
+    scorer = MatchedPairsScorer(level=1e-5)
+    assert scorer(model, X.iloc[test], clicks[test]) > 0.95

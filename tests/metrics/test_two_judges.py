@@ -59,9 +59,12 @@ def test_resamples_know_that_the_weight_is_an_estimate():
         trusted = np.where(is_trusted, truth - 0.24, np.nan)
         return JudgedQueries(trusted[:, None], cheap[:, None], is_trusted)
 
-    _, lower, upper, ratio = intervals(make, n_runs=300)
-    assert np.mean((lower <= 0) & (upper >= 0)) > 0.96  # .943 with one weight for all resamples
-    assert ratio.mean() < 0.5
+    _, lower, upper, ratio = intervals(make, n_runs=1_000)
+    # At least what they say. Of 6,000 other samples .973 were covered: four standard errors of
+    # 1,000 more. With one weight for all resamples it is .92, as far below.
+    assert np.mean((lower <= 0) & (upper >= 0)) > LEVEL
+    # The typical one is less than half as wide: the median of 6,000 is .42.
+    assert np.median(ratio) < 0.5
 
 
 def test_p_value_is_dual_to_the_interval():
