@@ -320,6 +320,28 @@ def test_the_learned_way_of_missing_features_is_written(name, format):
     assert {"10", "8"} & set(text.split())  # decision types: missing right, missing left
 
 
+@pytest.mark.filterwarnings("ignore:overflow encountered in divide:RuntimeWarning")
+@pytest.mark.parametrize("format", WITH_MISSING)
+@pytest.mark.parametrize("scaler", [[], [StandardScaler()]], ids=["raw", "scaled"])
+def test_a_split_of_missing_from_known_sends_every_number_to_the_known(scaler, format):
+    """Also the largest number, of which a scaler by less than 1 makes infinity."""
+    row = np.arange(400)
+    feature = np.where(row % 5 < 2, np.nan, (row - 200) / 1_000)
+    log = pd.DataFrame({"qid": row // 4, "doc": row % 4, "position": row % 4 + 1, "a": feature})
+    stump = LGBMRegressor(n_estimators=1, num_leaves=2, verbosity=-1)
+    model = NaiveRanker(estimator=make_pipeline(*scaler, stump))
+    model.fit(log, np.isnan(feature).astype(float))
+    largest = np.finfo(np.float32).max
+    next_largest = np.nextafter(largest, np.float32(0))
+    known = np.array([0, 0.1, 0.3, 50, 0.1 * largest, next_largest, largest])
+    raw = np.concatenate([-known, known, [np.nan]])[:, None]
+    score = model.predict(pd.DataFrame(raw, columns=["a"]))
+    assert (score[:-1] == score[0]).all()
+    assert score[-1] > score[0] + 0.05
+    _, found = _engines.scores(format, export_model(model, format), raw, ["a"])
+    np.testing.assert_allclose(found, score, atol=1e-6)
+
+
 @pytest.mark.parametrize("format", ["ranklib", "solr"])
 def test_formats_without_missing_values_refuse_what_was_learned_of_them(format):
     with pytest.raises(ValueError, match=r"reads 0 .* that lack 'feature_00[023]'"):
