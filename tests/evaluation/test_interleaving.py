@@ -271,9 +271,14 @@ def test_verdicts():
     none = interleaving_outcome(log, np.zeros(len(log)))
     assert "Cannot tell" in none.verdict
     assert none.pairs["p_value"][0] == 1
+    # Clicks at random: one draw of 10,000 has a winner at this level, whose interval is 4.2
+    # standard errors (Student's quantile of 50 queries). In each of 25 draws one was at most
+    # 1.75%, so that intervals end within 2 * 4.2 * 1.75% = 14.7% of no preference.
     by_chance = rng.random(len(log)) < 0.2
-    assert "Cannot tell" in interleaving_outcome(log, by_chance).verdict
-    assert "No difference of 10.0%" in interleaving_outcome(log, by_chance, effect=0.1).verdict
+    level = {"confidence_level": 0.9999}
+    assert "Cannot tell" in interleaving_outcome(log, by_chance, **level).verdict
+    equal = interleaving_outcome(log, by_chance, effect=0.15, **level)
+    assert "No difference of 15.0%" in equal.verdict
     won = interleaving_outcome(log, log["team"] == "new")
     assert won.verdict.startswith("new beats old: new wins 100.0%")
     one_query = log[log["qid"] == 0]
