@@ -530,8 +530,10 @@ def test_names_of_the_engine(format):
 def test_offsets_of_features_are_written_into_the_thresholds(format):
     _, log, clicks = _world()
     log, feature = log.copy(), 4
-    # Seconds since 1970; a float32, as an engine holds them, has 128 of them.
-    log[NAMES[feature]] = np.float32(1.7e9).astype(float) + 128 * np.round(log[NAMES[feature]])
+    # Seconds since 1970; a float32, as an engine holds them, has 128 of them. A day and a half,
+    # in the order of the feature, whose size differs between worlds.
+    steps = np.round(1_000 * log[NAMES[feature]].rank(pct=True))
+    log[NAMES[feature]] = np.float32(1.7e9).astype(float) + 128 * steps
     model = clone(LAMBDAMART).fit(log, clicks)
     assert model._offsets.columns.tolist() == [feature]
     raw = log[NAMES].to_numpy()[:5_000]
