@@ -55,7 +55,8 @@ def test_the_experiment_reaches_the_half_width():
         reached.append(half.max() <= 0.05)
         expected.append(half[1:] / plan.precision["expected"][1:])
         assert (np.abs(table["examination"] - 1 / np.arange(1, K + 1)) < 0.1).all()
-    assert np.sum(reached) >= 7
+    # Promises are kept in 85 % of experiments or more: of 8, one draw in 350 breaks five.
+    assert np.sum(reached) >= 4
     assert np.mean(expected) == pytest.approx(1, abs=0.06)
 
 
