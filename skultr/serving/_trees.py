@@ -59,6 +59,8 @@ _INCREASING_FUNCTIONS = {
 _ZERO = float(np.float32(1e-35))
 #: Features of engines lie between this and its negative.
 _LARGEST = float(np.finfo(np.float32).max)
+#: What LightGBM's dump writes for infinity: the bound of a split that every number passes.
+_DUMPED_INFINITY = 1e300
 
 
 class Tree(NamedTuple):
@@ -199,7 +201,11 @@ def _read_tree(root, n_averaged, names=()):
         nodes += [(node["left_child"], depth + 1), (node["right_child"], depth + 1)]
         learned = node["missing_type"] == "NaN"
         default = node["default_left"]
-        rows.append((feature, node["threshold"], default, learned, left, left + 1, 0.0, depth))
+        bound = node["threshold"]
+        if bound >= _DUMPED_INFINITY:
+            # A scaler may make infinity of a number, and predict sends it left as well.
+            bound = np.inf
+        rows.append((feature, bound, default, learned, left, left + 1, 0.0, depth))
     return Tree(*map(np.array, zip(*rows, strict=True)))
 
 
@@ -271,7 +277,10 @@ def _on_raw_features(trees, served, inner):
 
 
 def _largest_left(column, threshold, served, inner):
-    """The largest raw value that each split sends left, shape (n_splits,); columns are sorted."""
+    """The largest raw value that each split sends left, shape (n_splits,); columns are sorted.
+
+    It is the largest number of engines where a split sends every number left.
+    """
     if not len(column):
         return np.empty(0)
     # One split per feature in each row of a table that the transformers take.
@@ -282,7 +291,8 @@ def _largest_left(column, threshold, served, inner):
     # Bisection: low is what goes left, high what goes right, as far as is known.
     lowest, highest = _flipped(np.array([-_LARGEST, _LARGEST]).view(np.int64))
     low = np.full(bound.shape, lowest)
-    high = np.full(bound.shape, highest)
+    # One beyond the largest number, which may go left as well.
+    high = np.full(bound.shape, highest + 1)
     for _ in range(64):  # bits
         middle = (low & high) + ((low ^ high) >> 1)  # without overflow
         seen = _seen(served, inner, _flipped(middle).view(float))
@@ -353,7 +363,7 @@ def _xgboost(trees: list[Tree], upload: Upload) -> str:
     def leaf(node, value):
         return {"nodeid": node, "leaf": value}
 
-    roots = _roots(trees, _above, split, leaf)
+    roots = _roots([_known_on_the_right(tree) for tree in trees], _above, split, leaf)
     return plugin_body(upload, "xgboost+json", _text(roots))
 
 
@@ -494,7 +504,22 @@ def _elastic_nodes(tree):
     return nodes
 
 
+def _known_on_the_right(tree):
+    """The tree for x < T, with no split that sends every number left: no T is above them all.
+
+    Children change places there, and no number is below minus the largest one, the new T.
+    """
+    turned = (tree.feature >= 0) & (tree.threshold >= _LARGEST)
+    return tree._replace(
+        threshold=np.where(turned, -np.inf, tree.threshold),  # of which ``_above`` makes T
+        missing_left=tree.missing_left ^ turned,
+        left=np.where(turned, tree.right, tree.left),
+        right=np.where(turned, tree.left, tree.right),
+    )
+
+
 def _raw_tree(tree, number, n_features):
+    tree = _known_on_the_right(tree)
     leaf = tree.feature < 0
     n_nodes = len(leaf)
     # XGBoost's parent of a root is the largest int32; those of all others follow.
@@ -592,7 +617,8 @@ def _solr_threshold(threshold: Floats) -> NDArray[np.float32]:
     near = wanted - slack
     low = np.nextafter(near, _DOWN)
     lower = np.nextafter(low, _DOWN)
-    high = np.nextafter(near, _UP)
+    with np.errstate(over="ignore"):  # infinity above the largest number, never the nearest
+        high = np.nextafter(near, _UP)
     options = np.stack([lower, low, near, high, wanted])
     sums = options + slack
     is_allowed = (sums <= wanted) | (np.abs(wanted) >= _EXACT_IN_SOLR)

@@ -65,9 +65,12 @@ def test_the_estimate_is_that_of_prediction_powered_inference(given):
     weight = found.table["judge_weight"].item()
     expected = (weight * cheap).mean() + (trusted - weight * both).mean()
     assert_allclose(found.table["difference"], expected)
-    # The regression of trusted on cheap differences, up to the variance of the other queries.
-    slope = np.polyfit(both, trusted, 1)[0]
-    assert_allclose(weight, slope, rtol=0.1)
+    # The weight of the smallest variance, w. With the share f of trusted queries the estimate is
+    # mean(trusted) - (1 - f) w (mean(both) - mean(others)): trusted queries tell the variance of
+    # the former mean, and all queries that of the latter.
+    share = len(trusted) / len(cheap)
+    variance = (1 - share) * both.var() + share * cheap.var()
+    assert_allclose(weight, np.cov(both, trusted)[0, 1] / variance)
 
 
 def test_kinds_of_input(given):

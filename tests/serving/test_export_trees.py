@@ -320,6 +320,28 @@ def test_the_learned_way_of_missing_features_is_written(name, format):
     assert {"10", "8"} & set(text.split())  # decision types: missing right, missing left
 
 
+@pytest.mark.filterwarnings("ignore:overflow encountered in divide:RuntimeWarning")
+@pytest.mark.parametrize("format", WITH_MISSING)
+@pytest.mark.parametrize("scaler", [[], [StandardScaler()]], ids=["raw", "scaled"])
+def test_a_split_of_missing_from_known_sends_every_number_to_the_known(scaler, format):
+    """Also the largest number, of which a scaler by less than 1 makes infinity."""
+    row = np.arange(400)
+    feature = np.where(row % 5 < 2, np.nan, (row - 200) / 1_000)
+    log = pd.DataFrame({"qid": row // 4, "doc": row % 4, "position": row % 4 + 1, "a": feature})
+    stump = LGBMRegressor(n_estimators=1, num_leaves=2, verbosity=-1)
+    model = NaiveRanker(estimator=make_pipeline(*scaler, stump))
+    model.fit(log, np.isnan(feature).astype(float))
+    largest = np.finfo(np.float32).max
+    next_largest = np.nextafter(largest, np.float32(0))
+    known = np.array([0, 0.1, 0.3, 50, 0.1 * largest, next_largest, largest])
+    raw = np.concatenate([-known, known, [np.nan]])[:, None]
+    score = model.predict(pd.DataFrame(raw, columns=["a"]))
+    assert (score[:-1] == score[0]).all()
+    assert score[-1] > score[0] + 0.05
+    _, found = _engines.scores(format, export_model(model, format), raw, ["a"])
+    np.testing.assert_allclose(found, score, atol=1e-6)
+
+
 @pytest.mark.parametrize("format", ["ranklib", "solr"])
 def test_formats_without_missing_values_refuse_what_was_learned_of_them(format):
     with pytest.raises(ValueError, match=r"reads 0 .* that lack 'feature_00[023]'"):
@@ -508,8 +530,10 @@ def test_names_of_the_engine(format):
 def test_offsets_of_features_are_written_into_the_thresholds(format):
     _, log, clicks = _world()
     log, feature = log.copy(), 4
-    # Seconds since 1970; a float32, as an engine holds them, has 128 of them.
-    log[NAMES[feature]] = np.float32(1.7e9).astype(float) + 128 * np.round(log[NAMES[feature]])
+    # Seconds since 1970; a float32, as an engine holds them, has 128 of them. A day and a half,
+    # in the order of the feature, whose size differs between worlds.
+    steps = np.round(1_000 * log[NAMES[feature]].rank(pct=True))
+    log[NAMES[feature]] = np.float32(1.7e9).astype(float) + 128 * steps
     model = clone(LAMBDAMART).fit(log, clicks)
     assert model._offsets.columns.tolist() == [feature]
     raw = log[NAMES].to_numpy()[:5_000]
@@ -663,6 +687,9 @@ def test_what_cannot_be_exported_says_why(ranker, message):
     log = log.head(4_000).copy()
     if "box" in message:
         log[NAMES] = np.abs(log[NAMES]) + 1
+    if "categories" in message:
+        # The first feature may be less than 1 wherever it is known: one category.
+        log[NAMES[0]] = np.floor(9 * log[NAMES[0]].rank(pct=True))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = clone(ranker).fit(log, clicks[:4_000])
@@ -713,7 +740,10 @@ def test_options_of_other_formats_and_unknown_formats():
 
 
 def test_a_shift_needs_trees():
-    ranker = NaiveRanker(estimator=Ridge(alpha=1e6)).fit(*_world()[1:])
+    _, log, clicks = _world()
+    # Features of one size, or the equations of some worlds are ill-conditioned.
+    log = log.assign(**{name: log[name] / log[name].std() for name in NAMES})
+    ranker = NaiveRanker(estimator=Ridge()).fit(log, clicks)
     assert export_model(ranker, "solr")
     with pytest.raises(ValueError, match="shift adds a leaf to trees"):
         export_model(ranker, "solr", shift="nonnegative")

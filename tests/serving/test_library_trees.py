@@ -77,7 +77,7 @@ def test_engines_score_as_the_library_does(name, format, documents):
     text = export_model(model, format, names)
     _, score = _engines.scores(format, text, X.to_numpy(float), [*names.values()])
     np.testing.assert_allclose(score, own_scores(model, X), atol=1e-5)
-    assert len(np.unique(score.round(4))) > 4
+    assert len(np.unique(score.round(4))) > 2  # more than one split decides
 
 
 def test_features_of_true_and_false(documents):
