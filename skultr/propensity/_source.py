@@ -447,8 +447,12 @@ def zero_propensity(what, rows, where):
     return ValueError(message)
 
 
-def debias_clicks(log, *, clip=None, normalize=False):
-    """Debiased number of clicks per row: clicks over propensities."""
+def debias_clicks(log, *, clip=None, normalize=False, relevance=None):
+    """Debiased number of clicks per row: clicks over propensities.
+
+    With modelled ``relevance`` of the rows, (n_rows,), they are doubly robust: what the bound adds
+    to propensities is filled in by the model.
+    """
     least = clip or 0.0
 
     def divided(part):
@@ -470,10 +474,31 @@ def debias_clicks(log, *, clip=None, normalize=False):
         largest_weight=float(weight.max() * n_clicks / total),
         clipped_share=float(clipped.sum() / n_clicks),
     )
+    if relevance is not None:
+        divisor = np.maximum(log.propensity, least)
+        robust = doubly_robust_labels(log, relevance, log.propensity * relevance, 1 / divisor)
+        # The model cancels where no bound raises a propensity, but for the last digits.
+        clicks = np.where(log.propensity < least, robust, clicks)
+        found = found._replace(clicks=clicks)
     # The same total as before, so that losses keep their scale.
     if normalize:
         clicks *= n_clicks / total
     return found
+
+
+def doubly_robust_labels(log, relevance, rate, weight):
+    r"""Modelled relevance of the rows, corrected by how clicks differ from modelled clicks.
+
+    :math:`n \hat r + w (c - n \hat c)` for n impressions, with a weight w and a modelled click
+    rate per impression, :math:`\hat c`, both of shape (n_rows,). If the modelled rate is right,
+    so is the mean label where the relevance is right, for any weight, and where
+    :math:`w \hat c = \hat r`, for any relevance. No label is negative, as
+    :math:`w \hat c \le \hat r` in all rows.
+    """
+    # Clicks beyond what the model expects.
+    surplus = log.clicks - log.weight * rate
+    labels = log.weight * relevance + weight * surplus
+    return np.maximum(labels, 0.0)  # the last digits may be below 0
 
 
 def document_labels(log, divisors=None):

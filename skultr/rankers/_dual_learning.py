@@ -71,6 +71,7 @@ class DLARanker(ClickRanker):
         the order of ``examination_``. If the log determines relevance, the start does not
         matter; if not, it decides the scale of each component of bias factors.
         In Chen et al. (2024), "ones" is DLA_I and "random" is DLA_R.
+    {form}
     {correction}
 
     {network}
@@ -203,6 +204,7 @@ class RegressionEMRanker(ClickRanker):
         ``random_state``, 1 for all bias factors, or one value above 0 and at most 1 for each, in
         the order of ``examination_``. If the log determines relevance, the start does not
         matter; if not, it decides the scale of each component of bias factors.
+    {form}
     {correction}
 
     {network}
@@ -286,6 +288,7 @@ class TwoTowerRanker(ClickRanker):
         ``random_state``, 1 for all bias factors, or one value above 0 and at most 1 for each, in
         the order of ``examination_``. If the log determines relevance, the start does not
         matter; if not, it decides the scale of each component of bias factors.
+    {form}
     {correction}
 
     {network}

@@ -216,10 +216,14 @@ class PropensityRanker(TakesPropensities):
         """Propensity that the clicks of each row are divided by."""
         return np.maximum(log.propensity, self.clip_ or 0.0)
 
-    def _debiased_clicks(self, log: ClickLog) -> Floats:
-        """Clicks over propensities, one number per row; sets the diagnostics of the weights."""
+    def _debiased_clicks(self, log: ClickLog, relevance: Floats | None = None) -> Floats:
+        """Clicks over propensities, one number per row; sets the diagnostics of the weights.
+
+        With modelled relevance of the rows they are doubly robust.
+        """
         warn_about_weights(log, clip=self.clip_)
-        return self._describe(log, debias_clicks(log, clip=self.clip_))
+        debiased = debias_clicks(log, clip=self.clip_, relevance=relevance)
+        return self._describe(log, debiased)
 
     def _describe(self, log, debiased):
         """The debiased clicks, of which the diagnostics are set."""
