@@ -3,9 +3,14 @@
 `doubly_robust`: IPS, user-aware IPS, dual learning and trees on doubly robust labels, less the
 same ranker that divides by the same bounded propensities. Production is weak. Users who examine
 position k with probability 1 / k² hardly see the bottom of a page of ten, so that the bound of a
-tenth decides what is known of it: many clicks then show its bias, and few do not. With 1 / √k no
-propensity is below the bound, and labels are the same but for those of dual learning, whose curve
-may be.
+tenth decides what is known of it. With 1 / √k no propensity is below the bound: labels are the
+same. ``default`` is the ranker as it comes, whose correction is the offset if clicks are few.
+
+`unconfounded`: IPS on the curve of dual learning, with and without the adjustment for what the
+logging policy thinks of a document (Luo et al. 2023), behind production that has learned all
+labels of the training queries, 2 % of them, or that adds to the latter a signal which the features
+lack. ``error`` is the root mean square of log examination less the truth, both relative to the
+first position, for users who examine position k with probability 1 / k.
 
 Differences of nDCG@10 on queries that were not in the log are paired by seed.
 """
@@ -13,15 +18,18 @@ Differences of nDCG@10 on queries that were not in the log are paired by seed.
 import warnings
 
 import numpy as np
+from sklearn.frozen import FrozenEstimator
 
 from skultr import DLARanker, UserAwareIPSRanker
 from skultr.datasets import make_ltr
 from skultr.metrics import ndcg_score
 from skultr.model_selection import train_test_queries
+from skultr.propensity import DualLearningPropensity
 from skultr.rankers import IPSRanker, LambdaMARTRanker
 from skultr.simulation import (
     PlackettLucePolicy,
     PositionBasedUser,
+    hidden_signal_scores,
     production_scores,
     simulate_clicks,
 )
@@ -32,7 +40,12 @@ N_POSITIONS = 10
 POSITIONS = np.arange(1, N_POSITIONS + 1)
 
 
-def served(seed, *, eta, sessions, fraction=0.02, temperature=0.3):
+def weak(train, seed):
+    """Scores of a production ranker that has learned 2 % of the labels."""
+    return production_scores(train, fraction=0.02, random_state=seed)
+
+
+def served(seed, *, eta, sessions, scores=weak, temperature=0.3):
     """A log with its clicks, and the documents of other queries."""
     documents = make_ltr(n_queries=500, n_features=15, random_state=seed)
     train, test = train_test_queries(documents, test_size=250, random_state=seed)
@@ -42,7 +55,7 @@ def served(seed, *, eta, sessions, fraction=0.02, temperature=0.3):
         n_positions=N_POSITIONS,
         policy=PlackettLucePolicy(temperature=temperature),
         user=PositionBasedUser(eta),
-        scores=production_scores(train, fraction=fraction, random_state=seed),
+        scores=scores(train, seed),
         random_state=seed,
     )
     return log, clicks, test
@@ -61,7 +74,7 @@ def ndcg(ranker, log, clicks, test, seed):
 DEEP = {
     "1 / k², 100 sessions per query": (2.0, 25_000),
     "1 / k², 8 sessions per query": (2.0, 2_000),
-    "1 / √k, 100 sessions per query": (0.5, 25_000),
+    "1 / √k, 8 sessions per query": (0.5, 2_000),
 }
 CORRECTED = {
     "IPS": lambda curve: IPSRanker(propensity=curve),
@@ -77,14 +90,65 @@ def doubly_robust(cell, settings, seed):
     world = served(seed, eta=eta, sessions=settings.size(quick=sessions, full=sessions, tiny=500))
     curve = 1 / POSITIONS**eta
     for name, make in CORRECTED.items():
+        default = ndcg(make(curve), *world, seed)
         divided = ndcg(make(curve).set_params(correction="divide"), *world, seed)
         robust = ndcg(make(curve).set_params(correction="doubly_robust"), *world, seed)
         yield {
             "ranker": name,
+            "default": default,
             "divided": divided,
             "doubly robust": robust,
             "gain": robust - divided,
         }
+
+
+# Examination behind a strong logging policy ---------------------------------------------
+def strong(train, seed):
+    """Scores of a production ranker that has learned all labels."""
+    return production_scores(train, fraction=1.0, random_state=seed)
+
+
+def hidden(train, seed):
+    """Scores of the weak ranker, with a signal that the features lack."""
+    return hidden_signal_scores(weak(train, seed), train["relevance"], random_state=seed)
+
+
+SERVED_BY = {
+    "all labels": strong,
+    "2 % of the labels": weak,
+    "a hidden signal": hidden,
+}
+
+
+def unconfounded(cell, settings, seed):
+    """Error of both curves, nDCG@10 with them, and what the adjustment gains."""
+    sessions = settings.size(quick=10_000, full=10_000, tiny=500)
+    log, clicks, test = served(
+        seed,
+        eta=1.0,
+        sessions=sessions,
+        scores=SERVED_BY[cell["production"]],
+        temperature=0.1,
+    )
+    error = {}
+    value = {}
+    for name, is_adjusted in {"plain": False, "adjusted": True}.items():
+        propensity = DualLearningPropensity(unconfounded=is_adjusted, random_state=seed)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of bias factors that no document connects
+            propensity.fit(log, clicks)
+        examination = propensity.examination_["examination"].to_numpy()
+        error[name] = float(np.sqrt(np.mean(np.log(examination * POSITIONS) ** 2)))
+        ranker = IPSRanker(propensity=FrozenEstimator(propensity))
+        value[name] = ndcg(ranker, log, clicks, test, seed)
+    yield {
+        "error": error["plain"],
+        "error, adjusted": error["adjusted"],
+        "less error": error["plain"] - error["adjusted"],
+        "nDCG@10": value["plain"],
+        "adjusted": value["adjusted"],
+        "gain": value["adjusted"] - value["plain"],
+    }
 
 
 PAGE = Page(
@@ -94,9 +158,16 @@ PAGE = Page(
         measured(
             doubly_robust,
             "nDCG@10 by division, by doubly robust labels, and the difference",
-            ("divided", "doubly robust", "gain"),
+            ("default", "divided", "doubly robust", "gain"),
             over={"log": DEEP},
             by=("ranker",),
+            runs=20,
+        ),
+        measured(
+            unconfounded,
+            "Dual learning, and what the adjustment for the logging policy changes",
+            ("error", "error, adjusted", "less error", "nDCG@10", "adjusted", "gain"),
+            over={"production": SERVED_BY},
             runs=20,
         ),
     ),

@@ -75,9 +75,9 @@ class LambdaMARTRanker(HasPublishedVariant, PropensityRanker):
         {source}
     correction : {"divide", "doubly_robust"}, default="divide"
         "divide" is inverse propensity scoring. "doubly_robust" fills in what ``clip`` takes away
-        by a model of relevance (Oosterhuis 2023): a Poisson regression by trees, fitted to the clicks
-        of other queries. It takes about twice as long, and changes nothing where no propensity is
-        below the bound. See :ref:`doubly_robust`.
+        by a model of relevance (Oosterhuis 2023): a Poisson regression by trees, fitted to the
+        clicks of other queries. It takes about twice as long, and changes nothing where no
+        propensity is below the bound. See :ref:`doubly_robust`.
     {correction}
     debiasing : {"user-aware", "ips", "none"}, default="user-aware"
         What the clicks are divided by.

@@ -27,23 +27,26 @@ BOUND = 0.25
 
 
 def _log(rate, impressions, propensity=EXAMINATION):
-    """A read log of one page of four documents with some click rates."""
-    X = pd.DataFrame({"qid": 1, "session": 0, "position": [1, 2, 3, 4]})
+    """A read log of pages of four documents, of a query each, with some click rates."""
+    n_pages = np.size(rate) // 4
+    X = pd.DataFrame({"qid": np.repeat(np.arange(n_pages), 4)})
+    X["session"] = X["qid"]
+    X["position"] = np.tile([1, 2, 3, 4], n_pages)
     X["impressions"] = impressions
-    X["propensity"] = propensity
-    features = np.arange(4, dtype=np.float32)[:, None]
-    return make_click_log(X, features, rate)
+    X["propensity"] = np.tile(propensity, n_pages)
+    features = np.arange(len(X), dtype=np.float32)[:, None]
+    return make_click_log(X, features, np.ravel(rate))
 
 
 def _labels(propensity, relevance, clip, n_draws=4_000, impressions=50):
-    """Labels per impression of logs drawn anew, shape (n_draws, 4)."""
-    rng = np.random.default_rng(0)
-    found = np.empty((n_draws, 4))
-    for draw in found:
-        rate = rng.binomial(impressions, EXAMINATION * RELEVANCE) / impressions
-        log = _log(rate, impressions, propensity)
-        draw[:] = debias_clicks(log, clip=clip, relevance=relevance).clicks / impressions
-    return found
+    """Labels per impression of pages drawn anew, shape (n_draws, 4)."""
+    chance = np.tile(EXAMINATION * RELEVANCE, (n_draws, 1))
+    rate = np.random.default_rng(0).binomial(impressions, chance) / impressions
+    log = _log(rate, impressions, propensity)
+    if relevance is not None:
+        relevance = np.tile(relevance, n_draws)
+    found = debias_clicks(log, clip=clip, relevance=relevance)
+    return found.clicks.reshape(n_draws, 4) / impressions
 
 
 def _mean_error(labels):
@@ -190,7 +193,7 @@ def test_few_queries_have_one_number_and_what_is_no_probability_is_clipped():
 @pytest.mark.parametrize(
     "ranker",
     [
-        IPSRanker(max_epochs=100),
+        IPSRanker(max_epochs=40),
         IPSRanker(estimator=Ridge(alpha=1e-3)),
         IPSRanker(estimator=LGBMRegressor(n_estimators=100, min_child_samples=5, verbosity=-1)),
         LambdaMARTRanker(min_child_samples=5, early_stopping=False),
