@@ -12,6 +12,10 @@ labels of the training queries, 2 % of them, or that adds to the latter a signal
 lack. ``error`` is the root mean square of log examination less the truth, both relative to the
 first position, for users who examine position k with probability 1 / k.
 
+`policy_weights`: two towers with and without weights by the inverse of the logging policy (Hager
+et al. 2025), whose relevance is linear, which the documents are not, or a network, behind the
+first two of these. Both towers are trained together, as published.
+
 Differences of nDCG@10 on queries that were not in the log are paired by seed.
 """
 
@@ -25,7 +29,7 @@ from skultr.datasets import make_ltr
 from skultr.metrics import ndcg_score
 from skultr.model_selection import train_test_queries
 from skultr.propensity import DualLearningPropensity
-from skultr.rankers import IPSRanker, LambdaMARTRanker
+from skultr.rankers import IPSRanker, LambdaMARTRanker, TwoTowerRanker
 from skultr.simulation import (
     PlackettLucePolicy,
     PositionBasedUser,
@@ -151,6 +155,37 @@ def unconfounded(cell, settings, seed):
     }
 
 
+# Two towers, weighted by the logging policy ---------------------------------------------
+TOWERS = {"linear": (), "network": (64, 32)}
+
+
+def policy_weights(cell, settings, seed):
+    """Error of both curves, nDCG@10 of both, and what the weights gain."""
+    sessions = settings.size(quick=10_000, full=10_000, tiny=500)
+    log, clicks, test = served(
+        seed, eta=1.0, sessions=sessions, scores=SERVED_BY[cell["production"]]
+    )
+    error = {}
+    value = {}
+    for name, is_weighted in {"plain": False, "weighted": True}.items():
+        ranker = TwoTowerRanker(
+            hidden_layer_sizes=TOWERS[cell["tower"]],
+            examination="network",
+            policy_weights=is_weighted,
+        )
+        value[name] = ndcg(ranker, log, clicks, test, seed)
+        examination = ranker.examination_["examination"].to_numpy()
+        error[name] = float(np.sqrt(np.mean(np.log(examination * POSITIONS) ** 2)))
+    yield {
+        "error": error["plain"],
+        "error, weighted": error["weighted"],
+        "less error": error["plain"] - error["weighted"],
+        "nDCG@10": value["plain"],
+        "weighted": value["weighted"],
+        "gain": value["weighted"] - value["plain"],
+    }
+
+
 PAGE = Page(
     "studies/rivals",
     "Rivals that followers compare with",
@@ -168,6 +203,13 @@ PAGE = Page(
             "Dual learning, and what the adjustment for the logging policy changes",
             ("error", "error, adjusted", "less error", "nDCG@10", "adjusted", "gain"),
             over={"production": SERVED_BY},
+            runs=20,
+        ),
+        measured(
+            policy_weights,
+            "Two towers, and what weights by the logging policy change",
+            ("error", "error, weighted", "less error", "nDCG@10", "weighted", "gain"),
+            over={"production": ("all labels", "2 % of the labels"), "tower": TOWERS},
             runs=20,
         ),
     ),
