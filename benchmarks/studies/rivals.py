@@ -16,6 +16,11 @@ first position, for users who examine position k with probability 1 / k.
 et al. 2025), whose relevance is linear, which the documents are not, or a network, behind the
 first two of these. Both towers are trained together, as published.
 
+`policy_aware`: trees by mean propensities over the pages that showed a document, over all pages of
+its query (Oosterhuis & de Rijke 2020), and doubly robust with the latter (Oosterhuis 2023). Pages
+show 5 of 20 candidates, drawn near the order of production or nearly at random; users examine
+position k with probability 1 / k.
+
 Differences of nDCG@10 on queries that were not in the log are paired by seed.
 """
 
@@ -49,14 +54,14 @@ def weak(train, seed):
     return production_scores(train, fraction=0.02, random_state=seed)
 
 
-def served(seed, *, eta, sessions, scores=weak, temperature=0.3):
+def served(seed, *, eta, sessions, scores=weak, temperature=0.3, n_positions=N_POSITIONS):
     """A log with its clicks, and the documents of other queries."""
     documents = make_ltr(n_queries=500, n_features=15, random_state=seed)
     train, test = train_test_queries(documents, test_size=250, random_state=seed)
     log, clicks, _ = simulate_clicks(
         train,
         n_sessions=sessions,
-        n_positions=N_POSITIONS,
+        n_positions=n_positions,
         policy=PlackettLucePolicy(temperature=temperature),
         user=PositionBasedUser(eta),
         scores=scores(train, seed),
@@ -186,6 +191,42 @@ def policy_weights(cell, settings, seed):
     }
 
 
+# Pages that show a few of the candidates -----------------------------------------------
+#: Kind of log -> temperature of the policy, and sessions.
+TOP_5 = {
+    "near production, 100 sessions per query": (0.3, 25_000),
+    "near production, 8 sessions per query": (0.3, 2_000),
+    "nearly random, 8 sessions per query": (3.0, 2_000),
+}
+DEBIASED = {
+    "user-aware": {},
+    "policy-aware": {"debiasing": "policy-aware"},
+    "doubly robust": {"debiasing": "policy-aware", "correction": "doubly_robust"},
+}
+
+
+def policy_aware(cell, settings, seed):
+    """nDCG@10 of trees by each propensity, and what two of them gain over the user-aware one."""
+    temperature, sessions = TOP_5[cell["log"]]
+    log, clicks, test = served(
+        seed,
+        eta=1.0,
+        sessions=settings.size(quick=sessions, full=sessions, tiny=500),
+        temperature=temperature,
+        n_positions=5,
+    )
+    value = {}
+    for name, parameters in DEBIASED.items():
+        ranker = LambdaMARTRanker(propensity=1 / POSITIONS[:5], **parameters)
+        value[name] = ndcg(ranker, log, clicks, test, seed)
+    base = value["user-aware"]
+    yield {
+        **value,
+        "gain": value["policy-aware"] - base,
+        "gain, doubly robust": value["doubly robust"] - base,
+    }
+
+
 PAGE = Page(
     "studies/rivals",
     "Rivals that followers compare with",
@@ -210,6 +251,13 @@ PAGE = Page(
             "Two towers, and what weights by the logging policy change",
             ("error", "error, weighted", "less error", "nDCG@10", "weighted", "gain"),
             over={"production": ("all labels", "2 % of the labels"), "tower": TOWERS},
+            runs=20,
+        ),
+        measured(
+            policy_aware,
+            "Trees by propensities over all pages of a query",
+            (*DEBIASED, "gain", "gain, doubly robust"),
+            over={"log": TOP_5},
             runs=20,
         ),
     ),

@@ -422,6 +422,31 @@ def average_propensities(log):
     return log
 
 
+def over_all_pages(log):
+    """The log with propensities and impressions over all pages of a query, also those that did not
+    show a document.
+
+    A version that n of N pages showed has a share n / N of its mean propensity, which is its
+    examination under the logging policy, and N impressions. Propensities must be averaged.
+    """
+    # Impressions of a page: the mean over its rows.
+    pages = log.by_list(log.weight) / log.lengths
+    n_pages = np.bincount(log.query_of_list, pages, len(log.query_ids))
+    propensity = np.empty(log.n_rows)
+    weight = np.empty(log.n_rows)
+    first = 0
+    for part in log.chunks(whole_queries=True):
+        rows = slice(first, first + part.n_rows)
+        _, place = _pairs_of(part.query, part.version)
+        n_shown = np.bincount(place, part.weight)[place]
+        # A document that a page shows twice has no more than all pages.
+        share = np.minimum(n_shown / n_pages[part.query], 1.0)
+        propensity[rows] = part.propensity * share
+        weight[rows] = part.weight / share
+        first += part.n_rows
+    return replace(log, propensity=propensity, weight=weight, all_lists_differ=False)
+
+
 def require_positive(log, what="propensity"):
     """Raise if a propensity is 0, which no click can be divided by."""
     zero = np.flatnonzero(log.propensity <= 0)

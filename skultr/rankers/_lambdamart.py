@@ -79,11 +79,15 @@ class LambdaMARTRanker(HasPublishedVariant, PropensityRanker):
         clicks of other queries. It takes about twice as long, and changes nothing where no
         propensity is below the bound. See :ref:`doubly_robust`.
     {correction}
-    debiasing : {"user-aware", "ips", "none"}, default="user-aware"
+    debiasing : {"user-aware", "policy-aware", "ips", "none"}, default="user-aware"
         What the clicks are divided by.
 
         - ``"user-aware"``: the mean propensity of the document in the query, over users and
           positions, as in :class:`UserAwareIPSRanker`.
+        - ``"policy-aware"``: the same mean over all pages of the query, of which those that did
+          not show the document count as not examined (Oosterhuis & de Rijke 2020). Labels and
+          weights are those of "user-aware" but for ``clip``, which then bounds what a document
+          counts for that pages seldom showed; see :ref:`policy_aware`.
         - ``"ips"``: the propensity of the row that was clicked. The variance is the same or
           larger.
         - ``"none"``: nothing; the clicks are not corrected.
@@ -224,6 +228,7 @@ class LambdaMARTRanker(HasPublishedVariant, PropensityRanker):
     Ke et al. (2017). LightGBM: a highly efficient gradient boosting decision tree. NIPS.
     Niu, Mei, Yang, Zhao, Yan, Mao & Wen (2025). Addressing personalized bias for unbiased learning
     to rank.
+    Oosterhuis & de Rijke (2020). Policy-aware unbiased learning to rank for top-k rankings. SIGIR.
     Oosterhuis (2023). Doubly robust estimation for correcting position bias in click feedback for
     unbiased learning to rank. ACM Transactions on Information Systems 41(3).
 
@@ -241,7 +246,7 @@ class LambdaMARTRanker(HasPublishedVariant, PropensityRanker):
 
     correction: Literal["divide", "doubly_robust"] = "divide"
     clip: float | None = 0.1
-    debiasing: Literal["user-aware", "ips", "none"] = "user-aware"
+    debiasing: Literal["user-aware", "policy-aware", "ips", "none"] = "user-aware"
     naive_weight: float = 0.0
     loss: Literal["softmax", "lambda"] = "softmax"
     n_estimators: int = 300
@@ -275,7 +280,7 @@ class LambdaMARTRanker(HasPublishedVariant, PropensityRanker):
         **HasPublishedVariant._parameter_constraints,
         **PropensityRanker._parameter_constraints,
         "correction": [StrOptions({"divide", "doubly_robust"})],
-        "debiasing": [StrOptions({"user-aware", "ips", "none"})],
+        "debiasing": [StrOptions({"user-aware", "policy-aware", "ips", "none"})],
         "naive_weight": [Interval(Real, 0, 1, closed="both")],
         "loss": [StrOptions({"softmax", "lambda"})],
         "n_estimators": [Interval(Integral, 1, None, closed="left")],
@@ -312,7 +317,11 @@ class LambdaMARTRanker(HasPublishedVariant, PropensityRanker):
 
     @property
     def _averages(self):
-        return self.debiasing == "user-aware"
+        return self.debiasing in ("user-aware", "policy-aware")
+
+    @property
+    def _counts_all_pages(self):
+        return self.debiasing == "policy-aware"
 
     def _fit(self, log: ClickLog, task: FitTask) -> None:
         random = check_random_state(self.random_state)
