@@ -4,7 +4,7 @@
 same ranker that divides by the same bounded propensities. Production is weak. Users who examine
 position k with probability 1 / k² hardly see the bottom of a page of ten, so that the bound of a
 tenth decides what is known of it. With 1 / √k no propensity is below the bound: labels are the
-same. ``default`` is the ranker as it comes, whose correction is the offset if clicks are few.
+same.
 
 `unconfounded`: IPS on the curve of dual learning, with and without the adjustment for what the
 logging policy thinks of a document (Luo et al. 2023), behind production that has learned all
@@ -99,12 +99,10 @@ def doubly_robust(cell, settings, seed):
     world = served(seed, eta=eta, sessions=settings.size(quick=sessions, full=sessions, tiny=500))
     curve = 1 / POSITIONS**eta
     for name, make in CORRECTED.items():
-        default = ndcg(make(curve), *world, seed)
         divided = ndcg(make(curve).set_params(correction="divide"), *world, seed)
         robust = ndcg(make(curve).set_params(correction="doubly_robust"), *world, seed)
         yield {
             "ranker": name,
-            "default": default,
             "divided": divided,
             "doubly robust": robust,
             "gain": robust - divided,
@@ -234,7 +232,7 @@ PAGE = Page(
         measured(
             doubly_robust,
             "nDCG@10 by division, by doubly robust labels, and the difference",
-            ("default", "divided", "doubly robust", "gain"),
+            ("divided", "doubly robust", "gain"),
             over={"log": DEEP},
             by=("ranker",),
             runs=20,
