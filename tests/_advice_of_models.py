@@ -120,6 +120,18 @@ case(
     lambda: IPSRanker(estimator=Ridge(), correction="divide").fit(LOG, "click"),
     lambda: LambdaMARTRanker(n_estimators=2).fit(LOG, "click"),
 )
+case(
+    "correction='doubly_robust' needs a model of relevance",
+    lambda: IPSRanker(estimator=LGBMRanker(), correction="doubly_robust").fit(LOG, "click"),
+    lambda: IPSRanker(estimator=Ridge(), correction="doubly_robust").fit(LOG, "click"),
+    lambda: LambdaMARTRanker(correction="doubly_robust", n_estimators=2).fit(LOG, "click"),
+)
+case(
+    "unconfounded=True and relevance='embedding'",
+    lambda: DualLearningPropensity(unconfounded=True, relevance="embedding").fit(LOG, "click"),
+    lambda: DualLearningPropensity(unconfounded=True, **SHORT).fit(LOG, "click"),
+    lambda: DualLearningPropensity(relevance="embedding").fit(LOG, "click"),
+)
 FEW = LOG[LOG["qid"] < 1]
 case(
     ("early_stopping needs validation queries", "n_estimators="),

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
-from scipy.special import expit, logit
+from scipy.special import expit, logit, logsumexp
 from skorch.callbacks import Callback
 from torch import nn
 from torch.nn.functional import logsigmoid
 
 from .._base._typing import Floats
 from .._log._cells import loss_scale
+from .._log._segments import TINY
 from .._models._solve import GroupedLogit, maximise
 from .._models._tabular import fit_factors
 from ._lists import CLICK_ONLY, LOSSES, ListLoss, ScaledLoss, list_log_softmax, log_exposure
@@ -34,11 +35,14 @@ def fit_dual(
     learner: NeuralEstimator,
     log: ClickLog,
     task: FitTask | None = None,
+    policy: nn.Module | None = None,
 ) -> Floats:
     """Log examination by bias factor, learned with a network of relevance (Ai et al. 2018).
 
     The most likely one given the learned relevance: the logits after training have the noise of
-    the last batches. The learner holds the network afterwards.
+    the last batches. The learner holds the network afterwards. With the network of the logging
+    ``policy`` (:func:`fit_policy`) examination depends on it as well, and is that of the mean
+    document (Luo et al. 2023).
     """
     training = log.tempered(learner.traffic_exponent).comparable()
     validation = learner._tempered_validation()
@@ -49,7 +53,9 @@ def fit_dual(
         network = learner._network(log.features, constant=False)
         # Examination is relative to the factor that is known best.
         reference = int(np.bincount(log.bias, log.weight).argmax())
-        module = ExaminationModule(network, len(log.bias_values), reference=reference)
+        module = ExaminationModule(
+            network, len(log.bias_values), reference=reference, policy=policy
+        )
         learner._train(
             module,
             DualLoss(loss_scale(training, training.clicks)),
@@ -70,7 +76,41 @@ def fit_dual(
     scores = learner._outputs(learner.network_, part.features)[:, 0]
     relevance = scores[part.version]
     start = module.examination.detach().double().cpu().numpy()
-    return choice.likeliest_examination(relevance, part.bias, start - start.mean())
+    start -= start.mean()
+    if policy is None:
+        return choice.likeliest_examination(relevance, part.bias, start)
+    # What the policy thinks of a document has its own effect under each factor.
+    served = learner._outputs(policy, part.features)[:, 0]
+    slope = module.slope.detach().double().cpu().numpy()
+    effect = slope[part.bias] * served[part.version]
+    found = choice.likeliest_examination(relevance + effect, part.bias, start)
+    return found + _mean_effect(slope, served, part)
+
+
+def _mean_effect(slope, served, log):
+    """Log of the mean effect of the policy's scores of documents, shape (n_factors,).
+
+    The backdoor adjustment: the mean is over all documents of the log, wherever they were shown.
+    """
+    shown = np.bincount(log.version, log.weight, minlength=log.n_versions)
+    return logsumexp(np.outer(slope, served), axis=1, b=shown / shown.sum())
+
+
+def fit_policy(learner: NeuralEstimator, log: ClickLog) -> nn.Module:
+    """The network of a logging policy: standardised scores of documents by where they were shown.
+
+    Listwise: the softmax of the scores of a page is in proportion to the discounts of DCG at
+    which its documents stood. Clicks are not read.
+    """
+    gain = log.weight / np.log2(1.0 + log.position)
+    with learner._seeded():
+        fit_listwise(learner, log, None, ListTarget(gain))
+    scores = learner._outputs(learner.network_, log.features)[:, 0]
+    shown = np.bincount(log.version, log.weight, minlength=log.n_versions)
+    center = np.average(scores, weights=shown)
+    spread = np.sqrt(np.average((scores - center) ** 2, weights=shown))
+    unit = Standardised(center, max(float(spread), TINY))
+    return nn.Sequential(learner.network_[0], nn.Sequential(learner.network_[1], unit))
 
 
 class DualLearner(NeuralEstimator):
@@ -143,7 +183,8 @@ class ExaminationModule(ListScores):
 
     The table has one logit per bias factor, without a layer or an activation on top, which would
     bound the ratios that can be learned. They are relative to that of the factor ``reference``, if
-    there is one. A table that is not ``trained`` is set by ``ExaminationStep``.
+    there is one. A table that is not ``trained`` is set by ``ExaminationStep``. With the network
+    of a logging ``policy``, each factor has a slope by what the policy thinks of the document.
     """
 
     def __init__(
@@ -153,9 +194,14 @@ class ExaminationModule(ListScores):
         *,
         reference: int | None = None,
         trained: bool = True,
+        policy: nn.Module | None = None,
     ) -> None:
         super().__init__(network)
         self.reference = reference
+        # Behind the scaling, which the features of batches have passed; not trained.
+        self.policy = None if policy is None else policy[1].requires_grad_(False)
+        if policy is not None:
+            self.slope = nn.Parameter(torch.zeros(n_factors))
         self.examination = nn.Parameter(torch.zeros(n_factors), requires_grad=trained)
 
     def forward(self, batch: ListBatch) -> tuple[torch.Tensor, ...]:
@@ -164,8 +210,26 @@ class ExaminationModule(ListScores):
         if self.reference is not None:
             # The reference keeps 0, and its steps move all others.
             logits = logits - logits[self.reference]
-        examination = batch.pad(logits.index_select(0, batch.bias))
-        return super().forward(batch), examination
+        examination = logits.index_select(0, batch.bias)
+        if self.policy is not None:
+            with torch.no_grad():
+                # Without dropout, also while the rest is trained.
+                served = self.policy.eval()(batch.features)[:, 0]
+            examination = examination + self.slope.index_select(0, batch.bias) * served
+        return super().forward(batch), batch.pad(examination)
+
+
+class Standardised(nn.Module):
+    """Outputs less their mean, in standard deviations."""
+
+    def __init__(self, center: float, spread: float) -> None:
+        super().__init__()
+        self.center = center
+        self.spread = spread
+
+    def forward(self, outputs: torch.Tensor) -> torch.Tensor:
+        """Standardised outputs."""
+        return (outputs - self.center) / self.spread
 
 
 class DualLoss(ScaledLoss):

@@ -19,7 +19,7 @@ from .._log._offsets import find_offsets, take_off
 from .._log._roles import feature_names, is_frame, read_values, without_columns
 from .._log._segments import TINY, encode, rank_in_segment
 from .._models._tabular import LearnsRelevance
-from .._torch._joint import fit_dual, fit_towers
+from .._torch._joint import fit_dual, fit_policy, fit_towers
 from .._torch._net import NeuralEstimator
 from ..exceptions import NotIdentifiableError, NotIdentifiableWarning, warn_user
 from ._curves import CurvePropensity, Estimate
@@ -243,6 +243,10 @@ class DualLearningPropensity(_LearnedPropensity):
         Column of X (usually the role ``"user"``): each of its values has a curve. By default all
         users have one curve. Requires ``relevance="embedding"``.
     {parameters}
+    unconfounded : bool, default=False
+        Let examination depend on what the logging policy thinks of a document as well, and take
+        its mean over documents (Luo et al. 2023); see Notes. Requires ``relevance="network"``,
+        whose training takes twice as long.
 
     {network}
     device, random_state, verbose
@@ -251,10 +255,23 @@ class DualLearningPropensity(_LearnedPropensity):
     ----------
     {attributes}
 
+    Notes
+    -----
+    A strong logging policy puts what is relevant at the top, and what the network of relevance has
+    not learned is taken for examination: the curve is too steep. With ``unconfounded=True`` a
+    network :math:`m(x)` is first trained to order documents as they were served, without their
+    clicks. Examination is then learned as :math:`\log o(k, x) = h_k + v_k\, m(x)`, and
+    ``examination_`` is its mean over all documents of the log, wherever they were shown (the
+    backdoor adjustment): :math:`o(k) = \mathrm{E}_x[o(k, x)]`. Any ranker takes it, such as
+    ``IPSRanker(propensity=DualLearningPropensity(unconfounded=True))``. It does not help where the
+    policy used signals that the features lack; comparisons of documents that moved do
+    (:class:`InterventionHarvesting`). See :ref:`unconfounded`.
+
     References
     ----------
     Ai, Bi, Luo, Guo & Croft (2018). Unbiased learning to rank with unbiased propensity
-    estimation. SIGIR.
+    estimation. SIGIR. Luo, Zou, Ai, Chen, Li, Yin & Davison (2023). Unconfounded propensity
+    estimation for unbiased learning to rank. arXiv:2305.09818.
 
     Examples
     --------
@@ -270,7 +287,22 @@ class DualLearningPropensity(_LearnedPropensity):
     [1.0, 0.9, 0.7]
     """
 
+    unconfounded: bool = False
+
     _published_loss = "squares"
+    _parameter_constraints = {
+        **_LearnedPropensity._parameter_constraints,
+        "unconfounded": ["boolean"],
+    }
+
+    def _fit(self, X, y, sample_weight, roles):
+        if self.unconfounded and self.relevance == "embedding":
+            raise ValueError(
+                "unconfounded=True and relevance='embedding': what the logging policy thinks of a "
+                "document is learned from its features, which an embedding does not read. Use "
+                "relevance='network', or unconfounded=False."
+            )
+        super()._fit(X, y, sample_weight, roles)
 
     def _count(self, X, click, names):
         if self.relevance == "embedding":
@@ -294,8 +326,10 @@ class DualLearningPropensity(_LearnedPropensity):
 
         def estimate(cells):
             drawn = _drawn_queries(log, cells)
+            policy = fit_policy(self._learner(), drawn) if self.unconfounded else None
             log_examination = np.full(len(cells.factors), np.nan)
-            log_examination[drawn.bias_values] = fit_dual(self._learner(), drawn)
+            found = fit_dual(self._learner(), drawn, policy=policy)
+            log_examination[drawn.bias_values] = found
             return Estimate(log_examination)
 
         return estimate

@@ -422,6 +422,31 @@ def average_propensities(log):
     return log
 
 
+def over_all_pages(log):
+    """The log with propensities and impressions over all pages of a query, also those that did not
+    show a document.
+
+    A version that n of N pages showed has a share n / N of its mean propensity, which is its
+    examination under the logging policy, and N impressions. Propensities must be averaged.
+    """
+    # Impressions of a page: the mean over its rows.
+    pages = log.by_list(log.weight) / log.lengths
+    n_pages = np.bincount(log.query_of_list, pages, len(log.query_ids))
+    propensity = np.empty(log.n_rows)
+    weight = np.empty(log.n_rows)
+    first = 0
+    for part in log.chunks(whole_queries=True):
+        rows = slice(first, first + part.n_rows)
+        _, place = _pairs_of(part.query, part.version)
+        n_shown = np.bincount(place, part.weight)[place]
+        # A document that a page shows twice has no more than all pages.
+        share = np.minimum(n_shown / n_pages[part.query], 1.0)
+        propensity[rows] = part.propensity * share
+        weight[rows] = part.weight / share
+        first += part.n_rows
+    return replace(log, propensity=propensity, weight=weight, all_lists_differ=False)
+
+
 def require_positive(log, what="propensity"):
     """Raise if a propensity is 0, which no click can be divided by."""
     zero = np.flatnonzero(log.propensity <= 0)
@@ -447,8 +472,12 @@ def zero_propensity(what, rows, where):
     return ValueError(message)
 
 
-def debias_clicks(log, *, clip=None, normalize=False):
-    """Debiased number of clicks per row: clicks over propensities."""
+def debias_clicks(log, *, clip=None, normalize=False, relevance=None):
+    """Debiased number of clicks per row: clicks over propensities.
+
+    With modelled ``relevance`` of the rows, (n_rows,), they are doubly robust: what the bound adds
+    to propensities is filled in by the model.
+    """
     least = clip or 0.0
 
     def divided(part):
@@ -470,10 +499,31 @@ def debias_clicks(log, *, clip=None, normalize=False):
         largest_weight=float(weight.max() * n_clicks / total),
         clipped_share=float(clipped.sum() / n_clicks),
     )
+    if relevance is not None:
+        divisor = np.maximum(log.propensity, least)
+        robust = doubly_robust_labels(log, relevance, log.propensity * relevance, 1 / divisor)
+        # The model cancels where no bound raises a propensity, but for the last digits.
+        clicks = np.where(log.propensity < least, robust, clicks)
+        found = found._replace(clicks=clicks)
     # The same total as before, so that losses keep their scale.
     if normalize:
         clicks *= n_clicks / total
     return found
+
+
+def doubly_robust_labels(log, relevance, rate, weight):
+    r"""Modelled relevance of the rows, corrected by how clicks differ from modelled clicks.
+
+    :math:`n \hat r + w (c - n \hat c)` for n impressions, with a weight w and a modelled click
+    rate per impression, :math:`\hat c`, both of shape (n_rows,). If the modelled rate is right,
+    so is the mean label where the relevance is right, for any weight, and where
+    :math:`w \hat c = \hat r`, for any relevance. No label is negative, as
+    :math:`w \hat c \le \hat r` in all rows.
+    """
+    # Clicks beyond what the model expects.
+    surplus = log.clicks - log.weight * rate
+    labels = log.weight * relevance + weight * surplus
+    return np.maximum(labels, 0.0)  # the last digits may be below 0
 
 
 def document_labels(log, divisors=None):

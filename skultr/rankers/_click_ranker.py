@@ -26,7 +26,7 @@ from .._torch._shared_parameters import PUBLISHED_NETWORK
 from ..exceptions import python_value
 from ..identifiability._graph import warn_unless_identifiable
 from ..propensity._known_curve import learned_curve, with_counts_of
-from ._correction import Correction
+from ._correction import FORMS, Correction, Form, modelled_relevance
 from ._ranker import BaseRanker
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
 
     examination: Literal["auto", "table", "network"] = "auto"
     examination_start: Literal["random", "ones"] | ArrayLike = "random"
+    correction: Form = "auto"
     clip: float | None = 0.1
     naive_weight: float = 0.0
 
@@ -52,6 +53,7 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
         **LearnsRelevance._parameter_constraints,
         "examination": [StrOptions({"auto", "table", "network"})],
         "examination_start": [StrOptions({"random", "ones"}), "array-like"],
+        "correction": [StrOptions(FORMS)],
         "clip": [Interval(Real, 0, 1, closed="right"), None],
         "naive_weight": [Interval(Real, 0, 1, closed="both")],
     }
@@ -215,12 +217,15 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
                 # Examination is known up to a factor.
                 least = self.clip * float(known.propensity.max())
             self._correction = Correction.of(
-                known, form="auto", least=least, naive_weight=self.naive_weight
+                known, form=self.correction, least=least, naive_weight=self.naive_weight
             )
         if self._validation is not None:
             examination = self._curve.propensity(self._validation)
             self._validation = replace(self._validation, propensity=examination)
-        target = self._correction.target(known, self._validation)
+        relevance = None
+        if self._correction.form == "doubly_robust":
+            relevance = modelled_relevance(self, known)
+        target = self._correction.target(known, self._validation, relevance)
         with self._seeded():
             fit_listwise(self, log, task, target)
         self._calibrate(log)

@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
+from scipy.special import expit
 
 from .._base._typing import Floats
-from .._torch._joint import ListTarget
+from .._torch._joint import DualLearner, ListTarget, fit_listwise
 from ..propensity._source import debias_clicks
+from ._direct_method import cross_fitted_relevance
 from ._thresholds import MANY_CLICKS
 
 if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
 
 
+#: How clicks are corrected, as the parameter ``correction`` says it.
+Form: TypeAlias = Literal["auto", "divide", "offset", "doubly_robust"]
+#: The values of that parameter.
+FORMS = {"auto", "divide", "offset", "doubly_robust"}
+
+
 @dataclass(frozen=True)
 class Correction:
     """A form of the loss, the least propensity, and the share of the loss that is naive."""
 
-    form: Literal["divide", "offset"]
+    form: Literal["divide", "offset", "doubly_robust"]
     least: float | None
     naive_weight: float = 0.0
 
@@ -29,7 +37,7 @@ class Correction:
         cls,
         log: ClickLog,
         *,
-        form: Literal["auto", "divide", "offset"],
+        form: Form,
         least: float | None,
         naive_weight: float,
     ) -> Correction:
@@ -38,21 +46,30 @@ class Correction:
             form = "divide" if has_many_clicks(log) else "offset"
         return cls(form, least, naive_weight)
 
-    def weighted(self, log: ClickLog) -> Floats:
-        """Clicks of each row, divided by propensities but for the naive share.
+    def weighted(self, log: ClickLog, relevance: Floats | None = None) -> Floats:
+        """Debiased clicks of each row, but for the naive share.
 
-        Their sum lies between that of the clicks (all naive) and that of the divided ones.
+        Their sum lies between that of the clicks (all naive) and that of the debiased ones.
         """
-        debiased = debias_clicks(log, clip=self.least)
+        debiased = debias_clicks(log, clip=self.least, relevance=relevance)
         return mixed_clicks(log.clicks, debiased.clicks, self.naive_weight)
 
-    def target(self, log: ClickLog, validation: ClickLog | None = None) -> ListTarget:
-        """What a network is fitted to, and stopped by if there is a log for validation."""
+    def target(
+        self,
+        log: ClickLog,
+        validation: ClickLog | None = None,
+        relevance: Floats | None = None,
+    ) -> ListTarget:
+        """What a network is fitted to, and stopped by if there is a log for validation.
+
+        The doubly robust form needs the modelled ``relevance`` of the rows. What it is stopped by
+        has no model: these clicks are divided.
+        """
         stopping = None if validation is None else self.target(validation)
         if self.naive_weight == 1:
             return ListTarget(log.clicks, validation=stopping)
-        if self.form == "divide":
-            return ListTarget(self.weighted(log), validation=stopping)
+        if self.form != "offset":
+            return ListTarget(self.weighted(log, relevance), validation=stopping)
         examination = np.maximum(log.propensity, self.least or 0.0)
         return ListTarget(
             log.clicks, examination, validation=stopping, naive_weight=self.naive_weight
@@ -78,3 +95,21 @@ def has_many_clicks(log: ClickLog) -> bool:
     # Few clicks of large weight count as fewer.
     n_effective = debias_clicks(log).effective_sample_size
     return n_effective >= MANY_CLICKS.value * n_queries
+
+
+def modelled_relevance(learner: Any, log: ClickLog) -> Floats:
+    r"""Relevance of each row, by a network of a ranker's settings that other queries trained.
+
+    Shape (n_rows,). The network maximises the likelihood of :math:`P(c = 1) = o\,\sigma(g(x))` up
+    to its curvature: :math:`\sum c \log \sigma(g) + (n o - c) \log \sigma(-g)`, of which each term
+    has its optimum at the relevance that the clicks show, for every propensity o.
+    """
+
+    def fit(part):
+        network = DualLearner.like(learner)
+        target = ListTarget(part.clicks, part.propensity, loss="bce")
+        with network._seeded():
+            fit_listwise(network, part, None, target)
+        return expit(network._outputs(network.network_, part.features)[:, 0])
+
+    return cross_fitted_relevance(log, fit, learner.random_state)

@@ -16,6 +16,7 @@ from .._models._tabular import fit_factors
 from .._torch._joint import fit_dual
 from ..propensity._known_curve import warn_about_unknown
 from ._click_ranker import ClickRanker
+from ._policy_weights import weighted_by_policy
 
 if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
@@ -71,6 +72,7 @@ class DLARanker(ClickRanker):
         the order of ``examination_``. If the log determines relevance, the start does not
         matter; if not, it decides the scale of each component of bias factors.
         In Chen et al. (2024), "ones" is DLA_I and "random" is DLA_R.
+    {form}
     {correction}
 
     {network}
@@ -203,6 +205,7 @@ class RegressionEMRanker(ClickRanker):
         ``random_state``, 1 for all bias factors, or one value above 0 and at most 1 for each, in
         the order of ``examination_``. If the log determines relevance, the start does not
         matter; if not, it decides the scale of each component of bias factors.
+    {form}
     {correction}
 
     {network}
@@ -267,6 +270,11 @@ class TwoTowerRanker(ClickRanker):
     ----------
     link : {"product", "additive"}, default="product"
         How the outputs of the towers are combined.
+    policy_weights : bool, default=False
+        Weigh each row of the training of both towers by the inverse of the chance that the logging
+        policy showed its document there (Hager et al. 2025), estimated from counts and features.
+        It is for networks that cannot learn relevance behind a strong policy; see
+        :ref:`policy_weights`.
     relevance : {"network", "embedding"}, default="network"
         A network of the features, or one number per document. The second needs neither features
         nor epochs: it is the maximum of a likelihood, found by Newton's method.
@@ -286,6 +294,7 @@ class TwoTowerRanker(ClickRanker):
         ``random_state``, 1 for all bias factors, or one value above 0 and at most 1 for each, in
         the order of ``examination_``. If the log determines relevance, the start does not
         matter; if not, it decides the scale of each component of bias factors.
+    {form}
     {correction}
 
     {network}
@@ -320,7 +329,8 @@ class TwoTowerRanker(ClickRanker):
     Guo, Yu, Liu, Tang & Zhang (2019). PAL: a position-bias aware learning framework for CTR
     prediction in live recommender systems. RecSys. Zhao et al. (2019). Recommending what video to
     watch next. RecSys. Yan, Qin, Zhuang, Wang, Bendersky & Najork (2022). Revisiting two-tower
-    models for unbiased learning to rank. SIGIR.
+    models for unbiased learning to rank. SIGIR. Hager, Zoeter & de Rijke (2025). Unidentified and
+    confounded? Understanding two-tower models for unbiased learning to rank. arXiv:2506.20501.
 
     Examples
     --------
@@ -333,10 +343,12 @@ class TwoTowerRanker(ClickRanker):
     """
 
     link: Literal["product", "additive"] = "product"
+    policy_weights: bool = False
 
     _parameter_constraints = {
         **ClickRanker._parameter_constraints,
         "link": [StrOptions({"product", "additive"})],
+        "policy_weights": ["boolean"],
     }
 
     _examination_learning_rate = 0.05
@@ -344,6 +356,14 @@ class TwoTowerRanker(ClickRanker):
     @property
     def _table_link(self):
         return self.link
+
+    def _fit_network(self, log: ClickLog, task: FitTask | None) -> Floats:
+        if not self.policy_weights:
+            return super()._fit_network(log, task)
+        logits = super()._fit_network(weighted_by_policy(log, self), task)
+        # With the counts of the log as it is.
+        self.examination_ = examination_table(log, np.exp(logits)[log.bias])
+        return logits
 
     @property
     def _refuses_outcomes(self):

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal
 
+from sklearn.utils import check_random_state
+
 from .._base._published import HasPublishedVariant
 from .._base._sklearn import Interval, StrOptions
 from .._base._typing import Floats
@@ -20,9 +22,10 @@ from ..propensity._source import (
     label_table,
     warn_about_weights,
 )
-from ._correction import Correction, mixed_clicks
+from ._correction import FORMS, Correction, Form, mixed_clicks, modelled_relevance
+from ._direct_method import cross_fitted_relevance
 from ._learner_ranker import LearnerRanker
-from ._learners import booster_columns, compares_documents, fit_learner
+from ._learners import booster_columns, compares_documents, fit_learner, scores_of_learner
 from ._propensity_ranker import PropensityRanker, warn_about_one_row_pages
 
 if TYPE_CHECKING:
@@ -62,9 +65,12 @@ class _WeightedRanker(LearnerRanker):
         return log.clicks
 
     def _fit_estimator(self, log: ClickLog, seed: int) -> Any:
+        return self._fit_to_kinds(log, self._kinds_of_clicks(log), seed)
+
+    def _fit_to_kinds(self, log: ClickLog, kinds: list[KindOfClicks], seed: int) -> Any:
+        """The estimator, fitted to kinds of clicks of the log."""
         # A regressor compares nothing: a document then has one label in its query.
         groups = log.compared_groups() if compares_documents(self.estimator) else log.query
-        kinds = self._kinds_of_clicks(log)
         version, labels, _ = examples_of_kinds(log, kinds, groups, self.traffic_exponent)
         return fit_learner(
             self.estimator,
@@ -143,16 +149,7 @@ class IPSRanker(HasPublishedVariant, PropensityRanker, _WeightedRanker):
         asked to ``predict`` one probability per row (``FrozenEstimator`` keeps a fitted one as it
         is).
         {source}
-    correction : {"auto", "divide", "offset"}, default="auto"
-        How clicks are corrected.
-
-        - "divide" gives a click the weight 1 over its propensity, as published.
-        - "offset" adds the logarithm of the propensity to the score before the softmax. No click
-          then weighs more than another: the optimum is the same, and the variance smaller (see
-          Notes).
-        - "auto" chooses for you. It divides when clicks are plentiful, an effective sample of 100
-          per query; otherwise it uses the offset. With another ``loss`` or an ``estimator`` only
-          division is available.
+    {form}
     {correction}
     normalize : bool, default=False
         Divide the weights by their mean over the clicks (self-normalised IPS). Pointwise labels
@@ -207,6 +204,11 @@ class IPSRanker(HasPublishedVariant, PropensityRanker, _WeightedRanker):
     Where most clicks of a query fell on pages of one row, as in feeds and bandit logs, its rows
     are compared across pages, with the logarithm of their impressions as a further offset.
 
+    Doubly robust labels are :math:`c / b + (1 - o / b)\, \hat r` per impression, with b the larger
+    of ``clip_`` and the propensity o, and relevance :math:`\hat r` by a model that was fitted to
+    the clicks of other queries. They need the right propensities, as all forms do, and any
+    ``loss`` takes them. With an ``estimator``, which must be a regressor, a clone is that model.
+
     Warns
     -----
     UnstableWeightsWarning
@@ -222,6 +224,8 @@ class IPSRanker(HasPublishedVariant, PropensityRanker, _WeightedRanker):
 
     References
     ----------
+    Oosterhuis (2023). Doubly robust estimation for correcting position bias in click feedback for
+    unbiased learning to rank. ACM Transactions on Information Systems 41(3).
     Joachims, Swaminathan & Schnabel (2017). Unbiased learning-to-rank with biased feedback. WSDM.
     Swaminathan & Joachims (2015). The self-normalized estimator for counterfactual learning. NIPS.
 
@@ -237,7 +241,7 @@ class IPSRanker(HasPublishedVariant, PropensityRanker, _WeightedRanker):
     (1000,)
     """
 
-    correction: Literal["auto", "divide", "offset"] = "auto"
+    correction: Form = "auto"
     clip: float | None = 0.1
     naive_weight: float = 0.0
     normalize: bool = False
@@ -249,7 +253,7 @@ class IPSRanker(HasPublishedVariant, PropensityRanker, _WeightedRanker):
         **HasPublishedVariant._parameter_constraints,
         **_WeightedRanker._parameter_constraints,
         **PropensityRanker._parameter_constraints,
-        "correction": [StrOptions({"auto", "divide", "offset"})],
+        "correction": [StrOptions(FORMS)],
         "naive_weight": [Interval(Real, 0, 1, closed="both")],
         "normalize": ["boolean"],
     }
@@ -260,19 +264,23 @@ class IPSRanker(HasPublishedVariant, PropensityRanker, _WeightedRanker):
             return
         # With a softmax the correction may be an offset, and the target holds it.
         correction = self._correction(log)
-        self._labelled(log)
+        relevance = self._modelled_relevance(log)
+        self._labelled(log, relevance)
         with self._seeded():
-            fit_listwise(self, log, task, correction.target(log, self._validation))
+            target = correction.target(log, self._validation, relevance)
+            fit_listwise(self, log, task, target)
 
     def _weighted_clicks(self, log: ClickLog) -> Floats:
         self._correction(log)
-        return mixed_clicks(log.clicks, self._labelled(log), self.naive_weight)
+        labelled = self._labelled(log, self._modelled_relevance(log))
+        return mixed_clicks(log.clicks, labelled, self.naive_weight)
 
     def _kinds_of_clicks(self, log: ClickLog) -> list[KindOfClicks]:
         self._correction(log)
+        labelled = self._labelled(log, self._modelled_relevance(log))
         # Both kinds are examples, with their shares of the loss as weights.
         kinds = [
-            KindOfClicks(1 - self.naive_weight, self._labelled(log), self._divisors),
+            KindOfClicks(1 - self.naive_weight, labelled, self._divisors),
             KindOfClicks(self.naive_weight, log.clicks, None),
         ]
         return [kind for kind in kinds if kind.share]
@@ -292,7 +300,10 @@ class IPSRanker(HasPublishedVariant, PropensityRanker, _WeightedRanker):
                     f"loss={self.loss!r} and estimator={self.estimator!r}. Use "
                     "correction='divide'; or, for trees, LambdaMARTRanker."
                 )
-            form = "divide"
+            if form == "doubly_robust":
+                self._require_regressor()
+            else:
+                form = "divide"
         elif self._earlier is not None:
             # A further log does not change the form that the first one had.
             form = self.correction_
@@ -302,12 +313,37 @@ class IPSRanker(HasPublishedVariant, PropensityRanker, _WeightedRanker):
         self.correction_ = correction.form
         return correction
 
-    def _labelled(self, log: ClickLog) -> Floats:
+    def _require_regressor(self):
+        """Raise if an estimator, which is to model relevance, predicts an order alone."""
+        if self.estimator is not None and compares_documents(self.estimator):
+            raise ValueError(
+                "correction='doubly_robust' needs a model of relevance on the scale of clicks, "
+                f"got estimator={self.estimator!r}, whose predictions only order the documents of "
+                "a query. Use a regressor, or LambdaMARTRanker(correction='doubly_robust')."
+            )
+
+    def _modelled_relevance(self, log: ClickLog) -> Floats | None:
+        """Relevance of the rows by a model of other queries, if the correction needs it."""
+        if self.correction_ != "doubly_robust":
+            return None
+        if self.estimator is None:
+            return modelled_relevance(self, log)
+        return cross_fitted_relevance(log, self._regressed_relevance, self.random_state)
+
+    def _regressed_relevance(self, log: ClickLog) -> Floats:
+        """Relevance of each version by the estimator: a regression of clicks per examination."""
+        kind = KindOfClicks(1.0, debias_clicks(log).clicks, lambda part: part.propensity)
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        return scores_of_learner(self._fit_to_kinds(log, [kind], seed), log.features)
+
+    def _labelled(self, log: ClickLog, relevance: Floats | None) -> Floats:
         """The debiased clicks of each row; sets what describes them."""
         # With an offset no click has a large weight.
-        if self.correction_ == "divide":
+        if self.correction_ != "offset":
             warn_about_weights(log, clip=self.clip_)
-        debiased = debias_clicks(log, clip=self.clip_, normalize=self.normalize)
+        debiased = debias_clicks(
+            log, clip=self.clip_, normalize=self.normalize, relevance=relevance
+        )
         clicks = self._describe(log, debiased)
         self.labels_ = label_table(log, clicks)
         return clicks
@@ -342,9 +378,7 @@ class UserAwareIPSRanker(IPSRanker):
         click model; or a dict with an estimator or click model for each user (see Notes).
         {source}
         It is one curve for all users.
-    correction : {"auto", "divide", "offset"}, default="auto"
-        Whether mean propensities divide clicks, as published, or are an offset of the scores, as
-        in :class:`IPSRanker`; "auto" divides from 100 clicks per query on.
+    {form}
     {correction}
         Both concern mean propensities.
     normalize : bool, default=False

@@ -36,6 +36,7 @@ from ..propensity._source import (
     columns_of_source,
     debias_clicks,
     has_users,
+    over_all_pages,
     propensities,
     require_positive,
     warn_about_weights,
@@ -140,6 +141,8 @@ class PropensityRanker(TakesPropensities):
 
     #: True if rows of a document have the mean of their propensities.
     _averages = False
+    #: True if pages that did not show a document count as well, as pages that nobody examined.
+    _counts_all_pages = False
     #: The bound on propensities; None without.
     clip_ = None
 
@@ -209,6 +212,8 @@ class PropensityRanker(TakesPropensities):
         if self._averages:
             # Lists of different users then have equal propensities, and can be merged.
             log = super()._fold(average_propensities(log))
+        if self._counts_all_pages:
+            log = over_all_pages(log)
         require_positive(log)
         return log
 
@@ -216,10 +221,14 @@ class PropensityRanker(TakesPropensities):
         """Propensity that the clicks of each row are divided by."""
         return np.maximum(log.propensity, self.clip_ or 0.0)
 
-    def _debiased_clicks(self, log: ClickLog) -> Floats:
-        """Clicks over propensities, one number per row; sets the diagnostics of the weights."""
+    def _debiased_clicks(self, log: ClickLog, relevance: Floats | None = None) -> Floats:
+        """Clicks over propensities, one number per row; sets the diagnostics of the weights.
+
+        With modelled relevance of the rows they are doubly robust.
+        """
         warn_about_weights(log, clip=self.clip_)
-        return self._describe(log, debias_clicks(log, clip=self.clip_))
+        debiased = debias_clicks(log, clip=self.clip_, relevance=relevance)
+        return self._describe(log, debiased)
 
     def _describe(self, log, debiased):
         """The debiased clicks, of which the diagnostics are set."""

@@ -30,6 +30,7 @@ from .._torch._networks import Linear, SideBySide
 from .._torch._shared_parameters import PUBLISHED_NETWORK
 from ..exceptions import NotIdentifiableWarning, warn_user
 from ..identifiability._graph import warn_unless_identifiable
+from ..propensity._source import doubly_robust_labels
 from ._candidates import DistinctCandidates
 from ._ranker import BaseRanker
 from ._vectorization_base import (
@@ -658,7 +659,7 @@ class VectorizationRanker(HasPublishedVariant, NeuralEstimator, BaseRanker):
         if self.link == "logit":
             relevance = relevance_of(relevance, log.weight)
         rates = self._rates(self._training_products(log))
-        target = ListTarget(doubly_robust_labels(log, relevance, rates))
+        target = ListTarget(student_labels(log, relevance, rates))
         # The spread of the other half of the score. Callbacks may predict during the training,
         # when that of the students is not known.
         self._spreads = self._spread_of_base(log), 1.0
@@ -764,22 +765,18 @@ def relevance_of(log_relevance: Floats, weight: Floats) -> Floats:
     return np.exp(np.clip(leveled, np.log(_LEAST_MODELLED), 0.0))
 
 
-def doubly_robust_labels(log: ClickLog, relevance: Floats, rate: Floats) -> Floats:
-    r"""Modelled relevance, corrected by how clicks differ from modelled clicks.
+def student_labels(log: ClickLog, relevance: Floats, rate: Floats) -> Floats:
+    r"""Doubly robust labels :math:`\rho + w (c - \hat c)` of modelled relevance and click rates.
 
-    :math:`\rho + w (c - \hat c)` with :math:`w = \min(\rho / \hat c, 3 m)`, m the median of
-    :math:`\rho / \hat c`. No label is negative, because :math:`w \hat c \le \rho`. If the modelled
-    clicks are right, the mean label is :math:`\rho`; if only their ratio to relevance is, the mean
-    label is the relevance that the clicks show, but for the bound on w.
+    The weight is :math:`w = \min(\rho / \hat c, 3 m)`, m the median of :math:`\rho / \hat c`. If
+    the modelled clicks are right, the mean label is :math:`\rho`; if only their ratio to relevance
+    is, the mean label is the relevance that the clicks show, but for the bound on w.
     """
     rate = np.clip(rate, _LEAST_MODELLED, 1.0)
     ratio = relevance / rate
     # Largest weight of a correction, in medians.
-    ratio = np.minimum(ratio, 3.0 * np.median(ratio))
-    # Clicks beyond what the model expects.
-    surplus = log.clicks - log.weight * rate
-    labels = log.weight * relevance + ratio * surplus
-    return np.maximum(labels, 0.0)  # the last digits may be below 0
+    weight = np.minimum(ratio, 3.0 * np.median(ratio))
+    return doubly_robust_labels(log, relevance, rate, weight)
 
 
 def spread_within(scores: Floats, segment: Ints) -> float:

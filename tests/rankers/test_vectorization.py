@@ -26,7 +26,7 @@ from skultr.exceptions import MissingRoleWarning, NotIdentifiableWarning
 from skultr.metrics import RankingScorer
 from skultr.model_selection import train_test_queries
 from skultr.rankers import DistilledRanker
-from skultr.rankers._vectorization import doubly_robust_labels, spread_within
+from skultr.rankers._vectorization import spread_within, student_labels
 from skultr.rankers._vectorization_base import (
     BaseLoss,
     FactorLoss,
@@ -204,7 +204,7 @@ def test_label_is_relevance_plus_weighted_residual():
     log, _ = random_lists(n_sessions=30, seed=0)
     log = make_click_log(log, log[FEATURES].to_numpy(np.float32), np.ones(len(log)), roles={})
     relevance, rate = np.linspace(0.1, 0.9, log.n_rows), np.linspace(0.9, 0.05, log.n_rows)
-    found = doubly_robust_labels(log, relevance, rate)
+    found = student_labels(log, relevance, rate)
     ratio = relevance / rate
     weight = np.minimum(ratio, 3 * np.median(ratio))
     assert (weight < ratio).any()
@@ -217,7 +217,7 @@ def test_labels_without_clicks_are_not_negative():
     log = make_click_log(log, log[FEATURES].to_numpy(np.float32), clicks, roles={})
     log = dataclasses.replace(log, clicks=0 * log.clicks)
     relevance, rate = np.full(log.n_rows, 0.3), np.linspace(0.001, 2.0, log.n_rows)
-    assert (doubly_robust_labels(log, relevance, rate) >= 0).all()
+    assert (student_labels(log, relevance, rate) >= 0).all()
 
 
 @pytest.mark.parametrize("link", ["logit", "probability"])
