@@ -32,7 +32,7 @@ from skultr.simulation import (
 
 from .._documents import whole_letor
 from .._study import Page, measured
-from ..papers._cld_worlds import WORLDS, Log, log_rows
+from ..papers._cld_worlds import Log, log_rows
 from ..papers._cld_worlds import rankers as paper_rankers
 
 #: Seeds that the defaults were not chosen on.
@@ -164,8 +164,8 @@ def causes(cell, settings, seed):
     These logs, networks and trainings are those of ``papers/cld``.
     """
     log = Log(**cell, eta=0.1)
-    make = {"models": ("network",), "make": _forms_with_parts}
-    for row in log_rows(log, settings, seed, methods=(*FORMS, *PARTS), **make):
+    methods = {"network": (*FORMS, *PARTS)}
+    for row in log_rows(log, settings, seed, methods=methods, make=_forms_with_parts):
         yield {"ranker": row.pop("method"), **row}
 
 
@@ -357,7 +357,7 @@ PAGE = Page(
         measured(
             causes,
             "Forms of CLD-pair, and what equation 12 costs part by part",
-            over={"world": tuple(WORLDS)},
+            over={"world": ("non-linear", "hidden signal")},
             by=("ranker",),
             metrics=("nDCG@1", "nDCG@3", "MAP"),
             runs=6,
