@@ -115,7 +115,7 @@ def rankers(curve):
     yield "network", "Heckman, debiased", HeckmanRanker(debias=True, **ips, **NEURAL)
     yield "network", "CLD", CLDRanker(**ips, **NEURAL)
     yield "network", "CLD, gamma 0", CLDRanker(**ips, gamma=0.0, **NEURAL)
-    yield "network", "CLD by rows", CLDRanker(**ips, loss="pointwise", **NEURAL)
+    yield "network", "CLD by lists", CLDRanker(**ips, loss="listwise", **NEURAL)
     yield "network", "CLD-pair", CLDRanker(**pairs, **NEURAL)
     yield "network", "CLD-pair, gamma 0", CLDRanker(**pairs, gamma=0.0, **NEURAL)
 
@@ -307,10 +307,10 @@ def click_noise(cell, settings, seed):
 #: Networks whose scores ``ensembles`` averages; the first two repeat one ranker.
 ENSEMBLES = [
     ("IPS", "IPS, seed 1", "IPS, seed 2"),
-    ("CLD", "CLD, seed 1", "CLD, seed 2"),
+    ("CLD by lists", "CLD by lists, seed 1", "CLD by lists, seed 2"),
     ("IPS", "CLD-pair", "Heckman, debiased"),
-    ("IPS", "CLD-pair", "CLD"),
-    ("CLD", "CLD-pair", "Heckman, debiased"),
+    ("IPS", "CLD-pair", "CLD by lists"),
+    ("CLD by lists", "CLD-pair", "Heckman, debiased"),
 ]
 
 
@@ -336,7 +336,8 @@ def _members(curve):
         suffix = f", seed {seed}" if seed else ""
         literal = {"correction": "divide", "clip": None, "random_state": seed}
         found[f"IPS{suffix}"] = IPSRanker(**ips, **literal)
-        found[f"CLD{suffix}"] = CLDRanker(**ips, random_state=seed)
+        lists = CLDRanker(**ips, loss="listwise", random_state=seed)
+        found[f"CLD by lists{suffix}"] = lists
     found["CLD-pair"] = CLDRanker(**ips, loss="pairwise", **NEURAL)
     found["Heckman, debiased"] = HeckmanRanker(debias=True, **ips, **NEURAL)
     return found

@@ -199,8 +199,8 @@ def behind(rows):
     return found.assign(best=found["log"].map(best))
 
 
-CHOOSE_STUDY = Study("choose", choose, logs_of(CHOOSE, 2), quick_runs=2, full_runs=3, hours=0.2)
-JUDGE_STUDY = Study("judge", judge, logs_of(JUDGE, 3), quick_runs=2, full_runs=6, hours=0.7)
+CHOOSE_STUDY = Study("choose", choose, logs_of(CHOOSE, 2), quick_runs=1, full_runs=1, hours=0.05)
+JUDGE_STUDY = Study("judge", judge, logs_of(JUDGE, 3), quick_runs=3, full_runs=3, hours=0.1)
 METRICS = ("nDCG@3", "nDCG@10")
 PAGE = Page(
     "studies/cld_forms",
