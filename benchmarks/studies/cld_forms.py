@@ -48,9 +48,13 @@ FIRST_SEED = 100
 
 @dataclass(frozen=True)
 class Shop:
-    """What a log is made of; ``sessions`` are those of each training query."""
+    """What a log is made of; ``sessions`` are those of each training query.
+
+    ``set`` is that of the paper whose shape made documents have.
+    """
 
     documents: str = "non-linear"
+    set: str = "Yahoo"
     hidden: bool = False
     k: int = 5
     eta: float = 1.0
@@ -58,6 +62,9 @@ class Shop:
     sessions: int = 5
     queries: int = 600
 
+
+#: Of the shape of WEB10K: 100 to 150 documents per query.
+LONG = {"sessions": 17, "queries": 300}
 
 CHOOSE = {
     "non-linear": Shop(),
@@ -82,6 +89,9 @@ JUDGE = {
     "top 10": Shop(k=10),
     "50 sessions": Shop(sessions=50, queries=300),
     "50 sessions, hidden": Shop(sessions=50, queries=300, hidden=True),
+    "long lists": Shop(set="WEB10K", **LONG),
+    "long lists, hidden": Shop(set="WEB10K", hidden=True, **LONG),
+    "long lists, nearly linear": Shop("nearly linear", set="WEB10K", **LONG),
     "MQ2008, top 3, eta .5": Shop("MQ2008", k=3, eta=0.5, sessions=10),
     "MQ2008, hidden": Shop("MQ2008", hidden=True, sessions=10),
     "MSLR": Shop("MSLR", sessions=50),
@@ -145,8 +155,8 @@ def _log_of(shop, settings, seed):
     else:
         world = "nearly linear" if shop.documents == "nearly linear" else "non-linear"
     shape = {"world": world, "k": shop.k, "eta": shop.eta, "noise": shop.noise}
-    train, _, _ = documents("Yahoo", world, settings, seed)
-    return Log(**shape, sessions=shop.sessions * train["qid"].nunique())
+    train, _, _ = documents(shop.set, world, settings, seed)
+    return Log(shop.set, **shape, sessions=shop.sessions * train["qid"].nunique())
 
 
 def rankers(examination):
