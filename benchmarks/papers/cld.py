@@ -13,12 +13,13 @@ seven rankers. Figure 3: more or fewer shown (a), more or less position bias (b)
 sessions. Figure 5: click noise. Figure 6: wrong propensities. Table 3: CLD by a network, pairs by
 a linear model. Figures 1 and 2 are drawings, and Table 1 is notation.
 
-Every study has two worlds. In the paper's, production went by the features, so that the
-correlation gamma of the errors of relevance and of selection is 0; in the other it also went by a
+The world is the paper's. A linear model of the truth is about as good as a network, and production
+went by the features, so that the correlation gamma of the errors of relevance and of selection is
+0. ``worlds`` has two others: documents that are not linear, and production that also went by a
 signal that no feature shows. CLD is the paper's equation 9. CLD-pair is what the authors' program
-does, and "CLD-pair, printed" is equation 12; "skultr" and "default" are the package's forms. The
-full sizes take about ten days on two cores (``--list`` gives the hours of each, extrapolated from
-``--quick``), a tenth of that with ``--queries 2000``.
+does, and "CLD-pair, printed" is equation 12; "default" is the package's form. The full sizes take
+about five days on two cores (``--list`` gives the hours of each, extrapolated from ``--quick``), a
+tenth of that with ``--queries 2000``.
 """
 
 import pandas as pd
@@ -26,23 +27,27 @@ import pandas as pd
 from .._study import Exhibit, Page, Study
 from . import _cld_claims as claims
 from ._cld_claims import MODEL_OF, PUBLISHED, VARIANTS
-from ._cld_worlds import METRICS, WORLDS, Log, log_rows
+from ._cld_worlds import METRICS, Log, log_rows
 
-FORMS = (
-    "CLD-pair, printed",
-    "CLD, gamma 0",
-    "CLD by rows, skultr",
-    "CLD by pairs, skultr",
-    "CLD, default",
-    "CLD, default, gamma 0",
-)
+#: Of the tables, by model: the paper's, and forms that its claims do without.
+OF_TABLES = {
+    "linear": ("Heckman", "CLD", "CLD-pair", "CLD, gamma 0"),
+    "network": (*PUBLISHED, "CLD-pair, printed", "CLD, gamma 0", "CLD, default"),
+}
+#: Of the figures: linear models are those that the paper has alone.
+OF_FIGURES = {"linear": ("Heckman", "CLD"), "network": (*PUBLISHED, "CLD, default")}
+#: Those that read propensities.
+OF_FIGURE_6 = {
+    "linear": ("CLD",),
+    "network": ("IPS", "RankAgg", "CLD", "CLD-pair", "CLD, default"),
+}
 
 
 # --------------------------------------------------------------------------------------
 # Studies
 # --------------------------------------------------------------------------------------
-def worlds(settings, **axis):
-    """Cells: each world at each value of the axis, on made documents of both sets if full."""
+def curve(settings, **axis):
+    """Cells: each value of the axis, on made documents of both sets if full."""
     both = settings.letor is None and not settings.quick
     return _cells(("Yahoo", "WEB10K") if both else ("Yahoo",), **axis)
 
@@ -53,23 +58,23 @@ def tables(settings):
 
 
 def cut_offs(settings):
-    return worlds(settings, k=settings.size(quick=(2, 5, 20), full=(2, 3, 5, 8, 10, 15, 20)))
+    return curve(settings, k=settings.size(quick=(2, 5, 20), full=(2, 3, 5, 8, 10, 15, 20)))
 
 
 def position_bias(settings):
-    return worlds(settings, eta=settings.size(quick=(0.0, 1.0, 2.0), full=(0, 0.5, 1.0, 1.5, 2.0)))
+    return curve(settings, eta=settings.size(quick=(0.0, 1.0, 2.0), full=(0, 0.5, 1.0, 1.5, 2.0)))
 
 
 def sessions(settings):
     """From 1/50 of the sessions to all of them."""
     most = settings.n_sessions(quick=20_000, full=1_000_000)
     shares = settings.size(quick=(0.02, 0.2, 1), full=(0.003, 0.01, 0.03, 0.1, 0.3, 1))
-    return worlds(settings, sessions=[max(1, round(share * most)) for share in shares])
+    return curve(settings, sessions=[max(1, round(share * most)) for share in shares])
 
 
 def noise(settings):
     levels = settings.size(quick=(0.0, 0.25, 0.5), full=(0.0, 0.1, 0.2, 0.3, 0.4, 0.5))
-    return worlds(settings, noise=levels)
+    return curve(settings, noise=levels)
 
 
 def wrong_propensities(settings):
@@ -77,8 +82,12 @@ def wrong_propensities(settings):
     return _cells(("Yahoo",), k=(3, 5), told=told)
 
 
+def other_worlds(settings):
+    return curve(settings, world=("non-linear", "hidden signal"))
+
+
 def _cells(sets, **axes):
-    cells = [{"set": name, "world": world} for name in sets for world in WORLDS]
+    cells = [{"set": name} for name in sets]
     for name, values in axes.items():
         cells = [{**cell, name: value} for cell in cells for value in values]
     return cells
@@ -86,28 +95,34 @@ def _cells(sets, **axes):
 
 def run_tables(cell, settings, seed):
     """Rows of Tables 2 and 3."""
-    return log_rows(Log(**cell), settings, seed, methods=(*PUBLISHED, *FORMS))
+    return log_rows(Log(**cell), settings, seed, methods=OF_TABLES)
 
 
 def run_figure(cell, settings, seed):
     """Rows of Figures 3 to 5."""
-    return log_rows(Log(**cell), settings, seed, methods=(*PUBLISHED, "CLD, default"))
+    return log_rows(Log(**cell), settings, seed, methods=OF_FIGURES)
+
+
+def run_worlds(cell, settings, seed):
+    """Rows of the networks in another world."""
+    methods = {"network": OF_FIGURES["network"]}
+    return log_rows(Log(**cell), settings, seed, methods=methods)
 
 
 def run_figure_6(cell, settings, seed):
     """Rows of Figure 6: the rankers that read propensities."""
     cell = dict(cell)
     told = cell.pop("told")
-    methods = ("IPS", "RankAgg", "CLD", "CLD-pair", "CLD, default")
-    return log_rows(Log(**cell), settings, seed, methods=methods, told=told)
+    return log_rows(Log(**cell), settings, seed, methods=OF_FIGURE_6, told=told)
 
 
-TABLES = Study("tables", run_tables, tables, hours=10.0)
-CUT_OFFS = Study("cut-offs", run_figure, cut_offs, hours=54.0)
-POSITION_BIAS = Study("position bias", run_figure, position_bias, hours=38.0)
-SESSIONS = Study("sessions", run_figure, sessions, hours=60.0)
-NOISE = Study("noise", run_figure, noise, hours=46.0)
-WRONG = Study("wrong propensities", run_figure_6, wrong_propensities, hours=25.0)
+TABLES = Study("tables", run_tables, tables, hours=5.0)
+CUT_OFFS = Study("cut-offs", run_figure, cut_offs, hours=27.0)
+POSITION_BIAS = Study("position bias", run_figure, position_bias, hours=19.0)
+SESSIONS = Study("sessions", run_figure, sessions, hours=30.0)
+NOISE = Study("noise", run_figure, noise, hours=23.0)
+WRONG = Study("wrong propensities", run_figure_6, wrong_propensities, hours=13.0)
+OTHER_WORLDS = Study("other worlds", run_worlds, other_worlds, hours=8.0)
 
 
 # --------------------------------------------------------------------------------------
@@ -151,18 +166,20 @@ TABLE_3 = {
 def rows_of_table_2(rows):
     """The paper's seven methods, CLD-pair as printed and skultr's default, by both models."""
     shown = (*PUBLISHED, "CLD-pair, printed", "CLD, default", "Oracle")
-    rows = rows[rows["method"].isin(shown)]
-    return rows.assign(log=rows["set"] + ", " + rows["world"])
+    return rows[rows["method"].isin(shown)]
 
 
 def rows_of_table_3(rows):
     """All forms of CLD, under the paper's names where it has one."""
     names = {**VARIANTS, ("network", "Oracle"): "Oracle", ("linear", "Oracle"): "Oracle, linear"}
     names |= {
-        (model, form): f"{form}, {model}" for model in ("linear", "network") for form in FORMS
+        (model, form): f"{form}, {model}"
+        for model, forms in OF_TABLES.items()
+        for form in forms
+        if form not in PUBLISHED
     }
     variant = pd.Series(zip(rows["model"], rows["method"], strict=True), rows.index).map(names)
-    rows = rows.assign(variant=variant, log=rows["set"] + ", " + rows["world"])
+    rows = rows.assign(variant=variant)
     order = {name: i for i, name in enumerate(names.values())}
     return rows.dropna(subset="variant").sort_values(
         "variant", key=lambda column: column.map(order), kind="stable"
@@ -170,8 +187,8 @@ def rows_of_table_3(rows):
 
 
 def by_panel(rows):
-    """A panel for each set, world and model (and cut-off in Figure 6)."""
-    panel = rows["set"] + ", " + rows["world"] + ", " + rows["model"]
+    """A panel for each set and model (and cut-off in Figure 6)."""
+    panel = rows["set"] + ", " + rows["model"]
     return rows.assign(panel=panel)
 
 
@@ -207,16 +224,16 @@ PAGE = Page(
             "table 2",
             "Top 5 shown, eta 0.1",
             TABLES,
-            ("log", "model", "method"),
+            ("set", "model", "method"),
             METRICS,
-            paired=("log",),
+            paired=("set",),
             published={
-                (f"{name}, features", MODEL_OF[method], method): values
+                (name, MODEL_OF[method], method): values
                 for (name, method), values in TABLE_2.items()
             },
             claims=claims.TABLE_2,
             keep=rows_of_table_2,
-            panel="log",
+            panel="set",
             level=0.9,
             note=NOTE,
         ),
@@ -261,15 +278,25 @@ PAGE = Page(
             "table 3",
             "Forms of CLD; top 5 shown, eta 0.1",
             TABLES,
-            ("log", "variant"),
+            ("set", "variant"),
             METRICS,
-            paired=("log",),
-            published={
-                (f"{name}, features", method): values for (name, method), values in TABLE_3.items()
-            },
+            paired=("set",),
+            published=TABLE_3,
             claims=claims.TABLE_3,
             keep=rows_of_table_3,
-            panel="log",
+            panel="set",
+            level=0.9,
+            note=NOTE,
+        ),
+        Exhibit(
+            "worlds",
+            "Other worlds, by networks; top 5 shown, eta 1",
+            OTHER_WORLDS,
+            ("set", "world", "method"),
+            METRICS,
+            paired=("set", "world"),
+            claims=claims.OTHER_WORLDS,
+            panel="world",
             level=0.9,
             note=NOTE,
         ),

@@ -50,7 +50,6 @@ def test_a_part_changes_its_own_pairs(part, changed):
 
 @pytest.fixture
 def settings(monkeypatch):
-    monkeypatch.setitem(_cld_worlds.QUICK_TRAINING, "max_epochs", 1)
     monkeypatch.setitem(_cld_worlds.TRAINING, "max_epochs", 1)
     monkeypatch.setattr(_cld_worlds, "N_TEST", {"quick": 50, "full": 50})
     return Settings(quick=True, queries=40)
@@ -68,8 +67,8 @@ def test_the_study_has_each_part_beside_the_forms(settings):
 def test_the_grid_is_searched_by_the_clicks_of_other_queries(settings):
     """Clicks that are a feature choose the learning rate that learns it."""
     settings = replace(settings, queries=300)
-    train, _, _ = documents("Yahoo", settings, 0)
-    X, _, examination = _cld_worlds._log(Log(eta=0.1), settings, 0)
+    train, _, _ = documents("Yahoo", "nearly linear", settings, 0)
+    X, _, examination = _cld_worlds.make_log(Log(eta=0.1), settings, 0)
     assert X["session"].nunique() == 5 * 300 + 1  # and that of the candidates
     feature = train.set_index("doc")["feature_000"].rank(pct=True)
     clicks = np.where(X["position"].notna(), X["doc"].map(feature) > 0.7, 0.0)
