@@ -112,7 +112,11 @@ def test_fit_of_a_dataset_is_that_of_its_log(estimator, log, dataset):
         expected = brief(estimator).fit(X_part, y_part)
         found = brief(estimator).fit(of_disk)
         if hasattr(expected, "predict"):
-            np.testing.assert_array_equal(found.predict(X_part), expected.predict(X_part))
+            np.testing.assert_array_equal(
+                found.predict(X_part),
+                expected.predict(X_part),
+                err_msg="memory and disk sum in another order: begin with log.fold(patterns=True)",
+            )
         for attribute in ("n_features_in_", "feature_names_in_", "examination_", "labels_"):
             if hasattr(expected, attribute):
                 assert_alike(getattr(found, attribute), getattr(expected, attribute))

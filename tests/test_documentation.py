@@ -26,7 +26,8 @@ def test_the_question_mark_of_a_notebook_opens_a_page_of_the_api(estimator):
     link = estimator._get_doc_link()
     site, _, page = link.rpartition("/generated/")
     assert site == "https://skultr.readthedocs.io/en/latest"
-    assert page in pages
+    name = page.removeprefix("skultr.").removesuffix(".html")
+    assert page in pages, f"docs/api.rst lacks the line '   ~{name}'"
     assert page.endswith(f".{type(estimator).__name__}.html")
     assert f'href="{link}"' in estimator._repr_html_()
 

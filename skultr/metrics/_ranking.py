@@ -338,6 +338,7 @@ def _discounts(width):
 
 
 def _sum_to_cutoffs(terms, discounts, cutoffs):
+    """Sum of discounted terms (n_queries, width) down to each cut-off: (n_queries, n_cutoffs)."""
     return np.column_stack([terms[:, :k] @ discounts[:k] for k in cutoffs])
 
 

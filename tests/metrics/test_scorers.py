@@ -1,4 +1,6 @@
 import pickle
+import re
+from typing import get_args, get_type_hints
 
 import numpy as np
 import pandas as pd
@@ -8,6 +10,7 @@ from numpy.testing import assert_allclose
 from scipy import sparse
 from sklearn.model_selection import GridSearchCV, cross_validate
 
+from skultr.evaluation import compare_rankers
 from skultr.metrics import (
     ClickLikelihoodScorer,
     CMIPScorer,
@@ -17,9 +20,22 @@ from skultr.metrics import (
     err_score,
     ndcg_score,
 )
+from skultr.metrics._ranking import RANKING_METRICS
 from skultr.model_selection import QueryKFold
 
 from .._worlds import Linear
+
+
+@pytest.mark.parametrize("taker", [RankingScorer, compare_rankers])
+def test_all_metrics_are_named_where_one_is_chosen(taker):
+    line = re.search(r"metric : {(.*?)}", taker.__doc__).group(1)
+    named = set(re.findall(r'"(\w+)"', line))
+    assert named == {*RANKING_METRICS}, f"the docstring of {taker.__name__} names other metrics"
+
+
+def test_all_metrics_are_declared():
+    declared = get_args(get_type_hints(RankingScorer.__init__)["metric"])
+    assert {*declared} == {*RANKING_METRICS}
 
 
 @pytest.fixture
