@@ -353,17 +353,24 @@ def _draw(exhibit, rows, table):
         sharey=not exhibit.x,
         layout="constrained",
     )
+    # A line has one colour in all panels, some of which may lack it.
+    names = dict.fromkeys(_names_of_lines(exhibit, table)) if exhibit.x else ()
+    colors = {name: f"C{i % 10}" for i, name in enumerate(names)}
     for (title, part), axis in zip(panels, axes.flat, strict=False):
         if exhibit.x:
-            _lines(exhibit, part, axis)
+            _lines(exhibit, part, axis, colors)
         else:
             _dots(exhibit, part, axis, labels)
         axis.set_title(title, fontsize=10)
     for axis in axes.flat[len(panels) :]:
         axis.set_visible(False)
-    handles, labels = axes.flat[0].get_legend_handles_labels()
-    if handles:
-        figure.legend(handles, labels, loc="outside lower center", ncols=min(4, len(labels)))
+    known = {}
+    for axis in axes.flat:
+        handles, labels = axis.get_legend_handles_labels()
+        known |= dict(zip(labels, handles, strict=True))
+    if known:
+        n_columns = min(4, len(known))
+        figure.legend(known.values(), known, loc="outside lower center", ncols=n_columns)
     figure.suptitle(f"{exhibit.name.capitalize()}. {exhibit.title}", fontsize=11)
     return figure
 
@@ -405,14 +412,20 @@ def _dots(exhibit, part, axis, labels):
     axis.grid(axis="x", alpha=0.3)
 
 
-def _lines(exhibit, part, axis):
+def _names_of_lines(exhibit, table):
+    """What the lines of a panel are, as the table has them; "ours" where each panel has one."""
     names = [name for name in exhibit.by if name not in (exhibit.x, exhibit.panel)]
-    groups = part.groupby(names, sort=False) if names else [(("ours",), part)]
-    for i, (key, line) in enumerate(groups):
+    if not names:
+        return pd.Series("ours", index=table.index)
+    keys = table[names].itertuples(index=False)
+    return pd.Series([_named(names, key) for key in keys], index=table.index)
+
+
+def _lines(exhibit, part, axis, colors):
+    for label, line in part.groupby(_names_of_lines(exhibit, part), sort=False):
         line = line.sort_values(exhibit.x)
-        color = f"C{i % 10}"
+        color = colors[label]
         low, high = line["ours"] - line["interval"], line["ours"] + line["interval"]
-        label = _named(names, key) if names else key[0]
         axis.plot(line[exhibit.x], line["ours"], "o-", ms=4, color=color, label=label)
         axis.fill_between(line[exhibit.x], low, high, color=color, alpha=0.15, linewidth=0)
         if line["published"].notna().any():
