@@ -81,13 +81,25 @@ def test_claims_of_the_figures_can_fail():
     means = pd.concat([means, priors])
     assert all(answers("figure 2", means))
     turned = means.assign(nDCG=1 - means["nDCG"], CMIP=-means["CMIP"])
-    turned["ood PPL"] = 1.3 - 0.001 * np.arange(len(MODELS))
+    turned["ood PPL"] = 1.3 - 0.001 * np.arange(len(means))
     assert not any(answers("figure 2", turned))
     means = pd.DataFrame({"DCTR": (0.9, 0.9, 0.9), "PBM": (0.8, 0.0, 0.1)}).T
     means.columns = ["nDCG", "CMIP", "CMIP, skultr"]
     assert all(answers("figure 1", means))
     swapped = means.rename(index={"DCTR": "PBM", "PBM": "DCTR"})
     assert not any(answers("figure 1", swapped))
+
+
+def test_an_estimator_that_tells_bias_apart_is_five_deviations_away():
+    value = {"unbiased": [0.0, 0.1, -0.1], "biased": [1.0, 1.1, 0.9]}  # of deviation .1 each
+    rows = pd.DataFrame(value).melt(var_name="scores", value_name="CMIP").assign(documents=6_400)
+    few = rows.assign(documents=1_600, CMIP=0.0)  # do not count
+    rows = pd.concat([rows, few])
+    # 1 is 7.1 times the deviation of a difference, and half of it 3.5 times.
+    rows["CMIP, skultr"] = rows["CMIP"]
+    assert answers("figure 3", None, rows) == [True, True]
+    rows["CMIP"] -= 0.5 * (rows["scores"] == "biased")
+    assert answers("figure 3", None, rows) == [False, True]
 
 
 def measured(n_runs):
