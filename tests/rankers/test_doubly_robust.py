@@ -253,7 +253,8 @@ def test_without_a_bound_it_is_division(ranker):
         for form, clip in [("divide", None), ("doubly_robust", None), ("doubly_robust", 1.0)]
     ]
     np.testing.assert_array_equal(scores[1], scores[0])
-    assert np.abs(scores[2] - scores[0]).max() > 1e-3
+    # Scores of few trees are small: another label moves them by a part of their range.
+    assert np.abs(scores[2] - scores[0]).max() > 0.01 * np.ptp(scores[0])
 
 
 @pytest.mark.filterwarnings("ignore::skultr.exceptions.UnstableWeightsWarning")
