@@ -127,6 +127,24 @@ SERVED_BY = {
 }
 
 
+def error_of_curve(estimator):
+    """Root mean square of the log of examination over the true 1 / k."""
+    examination = estimator.examination_["examination"].to_numpy()
+    return float(np.sqrt(np.mean(np.log(examination * POSITIONS) ** 2)))
+
+
+def both_forms(error, value, changed):
+    """The row of a study: errors of both curves, nDCG@10 of both, and what the change gains."""
+    return {
+        "error": error["plain"],
+        f"error, {changed}": error[changed],
+        "less error": error["plain"] - error[changed],
+        "nDCG@10": value["plain"],
+        changed: value[changed],
+        "gain": value[changed] - value["plain"],
+    }
+
+
 def unconfounded(cell, settings, seed):
     """Error of both curves, nDCG@10 with them, and what the adjustment gains."""
     sessions = settings.size(quick=10_000, full=10_000, tiny=500)
@@ -144,18 +162,10 @@ def unconfounded(cell, settings, seed):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of bias factors that no document connects
             propensity.fit(log, clicks)
-        examination = propensity.examination_["examination"].to_numpy()
-        error[name] = float(np.sqrt(np.mean(np.log(examination * POSITIONS) ** 2)))
+        error[name] = error_of_curve(propensity)
         ranker = IPSRanker(propensity=FrozenEstimator(propensity))
         value[name] = ndcg(ranker, log, clicks, test, seed)
-    yield {
-        "error": error["plain"],
-        "error, adjusted": error["adjusted"],
-        "less error": error["plain"] - error["adjusted"],
-        "nDCG@10": value["plain"],
-        "adjusted": value["adjusted"],
-        "gain": value["adjusted"] - value["plain"],
-    }
+    yield both_forms(error, value, "adjusted")
 
 
 # Two towers, weighted by the logging policy ---------------------------------------------
@@ -177,16 +187,8 @@ def policy_weights(cell, settings, seed):
             policy_weights=is_weighted,
         )
         value[name] = ndcg(ranker, log, clicks, test, seed)
-        examination = ranker.examination_["examination"].to_numpy()
-        error[name] = float(np.sqrt(np.mean(np.log(examination * POSITIONS) ** 2)))
-    yield {
-        "error": error["plain"],
-        "error, weighted": error["weighted"],
-        "less error": error["plain"] - error["weighted"],
-        "nDCG@10": value["plain"],
-        "weighted": value["weighted"],
-        "gain": value["weighted"] - value["plain"],
-    }
+        error[name] = error_of_curve(ranker)
+    yield both_forms(error, value, "weighted")
 
 
 # Pages that show a few of the candidates -----------------------------------------------

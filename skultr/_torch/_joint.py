@@ -110,7 +110,9 @@ def fit_policy(learner: NeuralEstimator, log: ClickLog) -> nn.Module:
     center = np.average(scores, weights=shown)
     spread = np.sqrt(np.average((scores - center) ** 2, weights=shown))
     unit = Standardised(center, max(float(spread), TINY))
-    return nn.Sequential(learner.network_[0], nn.Sequential(learner.network_[1], unit))
+    # The scaling of features stays a step of its own: batches have passed it.
+    scaling, scorer = learner.network_
+    return nn.Sequential(scaling, nn.Sequential(scorer, unit))
 
 
 class DualLearner(NeuralEstimator):

@@ -411,7 +411,7 @@ def average_propensities(log):
     """
 
     def averages(part):
-        _, place = _pairs_of(part.query, part.version)
+        _, place = distinct_pairs(part.query, part.version)
         examinations = np.bincount(place, part.propensity * part.weight)
         mean = examinations / np.bincount(place, part.weight)
         return np.clip(mean, 0.0, 1.0)[place]  # rounding may lift a mean above 1
@@ -437,7 +437,7 @@ def over_all_pages(log):
     first = 0
     for part in log.chunks(whole_queries=True):
         rows = slice(first, first + part.n_rows)
-        _, place = _pairs_of(part.query, part.version)
+        _, place = distinct_pairs(part.query, part.version)
         n_shown = np.bincount(place, part.weight)[place]
         # A document that a page shows twice has no more than all pages.
         share = np.minimum(n_shown / n_pages[part.query], 1.0)
@@ -539,7 +539,7 @@ def document_labels(log, divisors=None):
 
 def _labels_of(log, group, code, divisors):
     """Labels of a code of the rows, such as that of the document, within each group of rows."""
-    (group, code), place = _pairs_of(group, code)
+    (group, code), place = distinct_pairs(group, code)
     # One place per pair of group and code.
     impressions = np.bincount(place, log.weight)
     label = np.bincount(place, log.clicks) / impressions
@@ -623,7 +623,7 @@ def label_table(log, clicks):
     )
 
 
-def _pairs_of(group, code):
+def distinct_pairs(group, code):
     """Distinct pairs of a group and a code of the rows, and the place of each row among them."""
     n_codes = int(code.max(initial=0)) + 1
     key, place = np.unique(pair_codes(group, code, n_codes), return_inverse=True)

@@ -12,6 +12,7 @@ from sklearn.utils import check_random_state
 from .._base._progress import working
 from .._base._typing import Floats, RandomState
 from .._log._segments import TINY
+from ..propensity._source import KindOfClicks, debias_clicks
 from ._weights import parts_of_queries
 
 if TYPE_CHECKING:
@@ -20,6 +21,11 @@ if TYPE_CHECKING:
 #: Parts of the queries: the model of one is fitted to the others. With two, all models together
 #: cost one training on the log.
 N_PARTS = 2
+
+
+def clicks_per_examination(log: ClickLog) -> KindOfClicks:
+    """What a regression of relevance is fitted to: clicks over examinations, weighed by these."""
+    return KindOfClicks(1.0, debias_clicks(log).clicks, lambda part: part.propensity)
 
 
 def cross_fitted_relevance(

@@ -23,7 +23,7 @@ from ..propensity._source import (
     warn_about_weights,
 )
 from ._correction import FORMS, Correction, Form, mixed_clicks, modelled_relevance
-from ._direct_method import cross_fitted_relevance
+from ._direct_method import clicks_per_examination, cross_fitted_relevance
 from ._learner_ranker import LearnerRanker
 from ._learners import booster_columns, compares_documents, fit_learner, scores_of_learner
 from ._propensity_ranker import PropensityRanker, warn_about_one_row_pages
@@ -332,9 +332,9 @@ class IPSRanker(HasPublishedVariant, PropensityRanker, _WeightedRanker):
 
     def _regressed_relevance(self, log: ClickLog) -> Floats:
         """Relevance of each version by the estimator: a regression of clicks per examination."""
-        kind = KindOfClicks(1.0, debias_clicks(log).clicks, lambda part: part.propensity)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        return scores_of_learner(self._fit_to_kinds(log, [kind], seed), log.features)
+        fitted = self._fit_to_kinds(log, [clicks_per_examination(log)], seed)
+        return scores_of_learner(fitted, log.features)
 
     def _labelled(self, log: ClickLog, relevance: Floats | None) -> Floats:
         """The debiased clicks of each row; sets what describes them."""

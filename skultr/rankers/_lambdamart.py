@@ -25,8 +25,8 @@ from .._log._reader import first_rows
 from .._log._segments import TINY, pair_codes
 from .._torch._shared_parameters import SHARED_PASSAGES
 from ..exceptions import ClickDataWarning, warn_user
-from ..propensity._source import KindOfClicks, debias_clicks, examples_of_kinds
-from ._direct_method import cross_fitted_relevance
+from ..propensity._source import KindOfClicks, examples_of_kinds
+from ._direct_method import clicks_per_examination, cross_fitted_relevance
 from ._learners import SoftmaxObjective, booster_columns, lambda_objective, order_by_query
 from ._propensity_ranker import PropensityRanker
 from ._thresholds import DOCUMENTS_PER_LEAF
@@ -446,8 +446,8 @@ class LambdaMARTRanker(HasPublishedVariant, PropensityRanker):
 
     def _tree_relevance(self, log):
         """Relevance of each version by trees: a Poisson regression of clicks on examinations."""
-        kind = KindOfClicks(1.0, debias_clicks(log).clicks, lambda part: part.propensity)
-        version, labels, _ = examples_of_kinds(log, [kind], log.query, self.traffic_exponent)
+        kinds = [clicks_per_examination(log)]
+        version, labels, _ = examples_of_kinds(log, kinds, log.query, self.traffic_exponent)
         examples = lgb.Dataset(
             log.features[version],
             labels.label,

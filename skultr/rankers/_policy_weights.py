@@ -13,8 +13,8 @@ from sklearn.preprocessing import SplineTransformer
 
 from .._base._progress import working
 from .._base._typing import Floats
-from .._log._segments import pair_codes
 from .._torch._joint import DualLearner, fit_policy
+from ..propensity._source import distinct_pairs
 
 if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
@@ -51,11 +51,9 @@ def chance_of_factor(log: ClickLog, prior: NDArray[np.float64]) -> Floats:
     ``prior`` has that by the features, (n_rows,); it counts as ten impressions.
     """
     # Documents of a query, and their impressions: in all, and under the factor of the row.
-    document = pair_codes(log.query, log.version, log.n_versions)
-    _, document = np.unique(document, return_inverse=True)
+    _, document = distinct_pairs(log.query, log.version)
     n_shown = np.bincount(document, log.weight)[document]
-    cell = pair_codes(document, log.bias, len(log.bias_values))
-    _, cell = np.unique(cell, return_inverse=True)
+    _, cell = distinct_pairs(document, log.bias)
     n_here = np.bincount(cell, log.weight)[cell]
     return (n_here + _PRIOR_IMPRESSIONS * prior) / (n_shown + _PRIOR_IMPRESSIONS)
 

@@ -363,13 +363,15 @@ def _xgboost(trees: list[Tree], upload: Upload) -> str:
     def leaf(node, value):
         return {"nodeid": node, "leaf": value}
 
-    roots = _roots([_known_on_the_right(tree) for tree in trees], _above, split, leaf)
+    trees = [_known_on_the_right(tree) for tree in trees]
+    roots = _roots(trees, _above, split, leaf)
     return plugin_body(upload, "xgboost+json", _text(roots))
 
 
 def _xgboost_raw(trees: list[Tree], upload: Upload) -> str:
     """Body with a ``model/xgboost+json+raw``; XGBoost loads its definition, too."""
     n_features = str(len(upload.names))
+    trees = [_known_on_the_right(tree) for tree in trees]
     model = {
         "gbtree_model_param": {"num_parallel_tree": "1", "num_trees": str(len(trees))},
         "tree_info": [0] * len(trees),
@@ -519,7 +521,7 @@ def _known_on_the_right(tree):
 
 
 def _raw_tree(tree, number, n_features):
-    tree = _known_on_the_right(tree)
+    """A tree as arrays of its nodes; a leaf has its value in place of a bound."""
     leaf = tree.feature < 0
     n_nodes = len(leaf)
     # XGBoost's parent of a root is the largest int32; those of all others follow.
