@@ -15,17 +15,11 @@ from .._base._progress import working
 from .._base._typing import Floats
 from .._torch._joint import DualLearner, fit_policy
 from ..propensity._source import distinct_pairs
+from ._thresholds import LARGEST_WEIGHT, MOST_FACTORS, PRIOR_IMPRESSIONS
 
 if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
     from .._torch._net import NeuralEstimator
-
-#: Impressions of a document that the prediction by its features counts for, beside its own.
-_PRIOR_IMPRESSIONS = 10.0
-#: Most that a row may weigh: a document at a place where it hardly ever stands would decide alone.
-_LARGEST_WEIGHT = 10.0
-#: Of more factors than this features tell nothing: a regression has a curve for each.
-_MOST_FACTORS = 50
 
 
 def weighted_by_policy(log: ClickLog, ranker: NeuralEstimator) -> ClickLog:
@@ -40,7 +34,7 @@ def weighted_by_policy(log: ClickLog, ranker: NeuralEstimator) -> ClickLog:
         chance = chance_of_factor(log, by_features(log, ranker))
     share = np.bincount(log.bias, log.weight, minlength=len(log.bias_values))
     share /= share.sum()
-    weight = np.minimum(share[log.bias] / chance, _LARGEST_WEIGHT)
+    weight = np.minimum(share[log.bias] / chance, LARGEST_WEIGHT.value)
     weight *= log.weight.sum(dtype=float) / (weight @ log.weight)
     return replace(log, clicks=log.clicks * weight, weight=log.weight * weight)
 
@@ -55,7 +49,8 @@ def chance_of_factor(log: ClickLog, prior: NDArray[np.float64]) -> Floats:
     n_shown = np.bincount(document, log.weight)[document]
     _, cell = distinct_pairs(document, log.bias)
     n_here = np.bincount(cell, log.weight)[cell]
-    return (n_here + _PRIOR_IMPRESSIONS * prior) / (n_shown + _PRIOR_IMPRESSIONS)
+    n_prior = PRIOR_IMPRESSIONS.value
+    return (n_here + n_prior * prior) / (n_shown + n_prior)
 
 
 def by_features(log: ClickLog, ranker: NeuralEstimator) -> Floats:
@@ -64,7 +59,7 @@ def by_features(log: ClickLog, ranker: NeuralEstimator) -> Floats:
     By a logistic regression on what a network thinks of the document, relative to its page.
     """
     n_factors = len(log.bias_values)
-    if n_factors == 1 or n_factors > _MOST_FACTORS:
+    if n_factors == 1 or n_factors > MOST_FACTORS.value:
         share = np.bincount(log.bias, log.weight, minlength=n_factors)
         return share[log.bias] / share.sum()
     learner = DualLearner.like(ranker)

@@ -82,3 +82,22 @@ DOCUMENTS_PER_LEAF = Threshold(
     "more leaves learn the noise of small logs by heart: 4 were best with 700 to 10,500",
     "choice",
 )
+PRIOR_IMPRESSIONS = Threshold(
+    10,
+    "impressions that the prediction of a document's place by its features counts for, with "
+    "policy_weights=True",
+    "documents that a log shows a few times would otherwise have a chance of 0 or 1",
+    "choice",
+)
+LARGEST_WEIGHT = Threshold(
+    10,
+    "most that a row weighs with policy_weights=True, before weights are scaled",
+    "a document at a place where it hardly ever stands would decide alone",
+    "choice",
+)
+MOST_FACTORS = Threshold(
+    50,
+    "bias factors beyond which features do not predict a document's place for policy_weights=True",
+    "a regression has a curve for each factor",
+    "choice",
+)

@@ -59,12 +59,41 @@ def test_weighted_documents_have_the_same_factors(monkeypatch):
     np.testing.assert_allclose(found.clicks / found.weight, 0.5)
 
 
-def test_no_row_weighs_more_than_ten_times_the_mean_of_what_is_bounded(monkeypatch):
-    log = _orders([10_000, 0.01, 0.01, 0.01, 0.01, 0.01])
-    monkeypatch.setattr(weights, "by_features", lambda log, ranker: np.full(log.n_rows, 1e-6))
+@pytest.mark.parametrize(("ratio", "kept"), [(9.9, 9.9), (10.1, 10.0), (1e6, 10.0)])
+def test_no_row_weighs_more_than_ten_before_scaling(monkeypatch, ratio, kept):
+    """One row is so many times less likely under the policy than its factor is on average."""
+    log = _orders([10] * 6)
+    share = _share(log)
+    rare = np.arange(log.n_rows) == 0
+    chance = np.where(rare, share / ratio, share)
+    monkeypatch.setattr(weights, "chance_of_factor", lambda log, prior: chance)
+    monkeypatch.setattr(weights, "by_features", lambda log, ranker: share)
     found = weights.weighted_by_policy(log, TwoTowerRanker())
-    ratio = found.weight / log.weight
-    assert ratio.max() / ratio.min() == pytest.approx(10 / (1 / 3), rel=1e-2)
+    weight = found.weight / log.weight
+    np.testing.assert_allclose(weight[rare] / weight[~rare], kept)
+
+
+@pytest.mark.parametrize(("n_factors", "is_predicted"), [(50, True), (51, False)])
+def test_features_predict_at_most_fifty_factors(monkeypatch, n_factors, is_predicted):
+    rng = np.random.default_rng(0)
+    page = pd.DataFrame({"f0": rng.normal(size=n_factors), "qid": 1})
+    page["position"] = np.arange(n_factors) + 1
+    X = pd.concat([page, page.iloc[::-1].assign(qid=2)])
+    log = make_click_log(X, X[["f0"]].to_numpy(np.float32), np.full(len(X), 0.5))
+    asked = []
+
+    def _fit_policy(learner, log):
+        asked.append(log.n_rows)
+        raise StopIteration
+
+    monkeypatch.setattr(weights, "fit_policy", _fit_policy)
+    if is_predicted:
+        with pytest.raises(StopIteration):
+            weights.by_features(log, NeuralEstimator(random_state=0))
+    else:
+        found = weights.by_features(log, NeuralEstimator(random_state=0))
+        np.testing.assert_allclose(found, _share(log))
+    assert bool(asked) == is_predicted
 
 
 def test_features_tell_the_factor_where_they_decided_the_order():
