@@ -77,6 +77,7 @@ sphinx_gallery_conf = {
             "plot_how_likely_identifiable.py",
             "plot_bias_factors_of_a_real_log.py",
             "plot_which_propensities.py",
+            "plot_strong_production.py",
             "plot_real_logs.py",
             "plot_users.py",
             "plot_user_aware.py",
