@@ -161,7 +161,8 @@ class ByTable:
     ],
     ids=["ranking", "cmip", "ips", "likelihood"],
 )
-@pytest.mark.filterwarnings("ignore:CMIP by a classifier has only 120 documents")
+@pytest.mark.filterwarnings("ignore:CMIP by a classifier has only .* documents")
+@pytest.mark.filterwarnings("ignore:Grades of fewer than 20")
 @pytest.mark.filterwarnings("ignore:The scores of ByTable explain the clicks no better")
 def test_scorers_of_ids_within_queries(scorer, log):
     X, y = log
