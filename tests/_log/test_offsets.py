@@ -73,7 +73,8 @@ def test_rankers_see_through_an_offset(ranker):
     features = [name for name in documents if name.startswith("feature")]
     scores = []
     for shift in (0.0, 2.0**29):  # a power of two, so that float64 loses little
-        values = documents[features].astype(float).round(4)
+        # Of one size, so that rounding leaves no feature constant.
+        values = (documents[features] / documents[features].std()).astype(float).round(4)
         # Features that begin at 0 before the shift: after it, their smallest value is taken off.
         moved = documents.assign(**(values - values.min() + 1e-9 + shift))
         X = log.drop(columns=features).merge(moved[["doc", *features]], on="doc")
