@@ -132,6 +132,18 @@ case(
     lambda: DualLearningPropensity(unconfounded=True, **SHORT).fit(LOG, "click"),
     lambda: DualLearningPropensity(relevance="embedding").fit(LOG, "click"),
 )
+case(
+    "policy_weights=True and relevance='embedding'",
+    lambda: TwoTowerRanker(policy_weights=True, relevance="embedding").fit(LOG, "click"),
+    lambda: TwoTowerRanker(policy_weights=True, **SHORT).fit(LOG, "click"),
+    lambda: TwoTowerRanker(relevance="embedding").fit(LOG, "click"),
+)
+case(
+    "policy_weights=True and examination='table'",
+    lambda: TwoTowerRanker(policy_weights=True, examination="table", **SHORT).fit(LOG, "click"),
+    lambda: TwoTowerRanker(policy_weights=True, examination="network", **SHORT).fit(LOG, "click"),
+    lambda: TwoTowerRanker(examination="table", **SHORT).fit(LOG, "click"),
+)
 FEW = LOG[LOG["qid"] < 1]
 case(
     ("early_stopping needs validation queries", "n_estimators="),

@@ -540,8 +540,10 @@ def examination_table(
         examined += np.bincount(part.bias, part.propensity * part.weight, n_factors)
         impressions += np.bincount(part.bias, part.weight, n_factors)
         clicks += np.bincount(part.bias, part.clicks, n_factors)
-    # The mean over impressions, where examination differs between rows of a factor.
-    mean = examined / impressions
+    # The mean over impressions, where examination differs between rows of a factor. A further log
+    # may lack one, whose examination it does not tell.
+    mean = np.full(n_factors, np.nan)
+    np.divide(examined, impressions, out=mean, where=impressions > 0)
     return factor_table(log.bias_values, mean, impressions, clicks, standard_error)
 
 

@@ -118,6 +118,7 @@ def fit_policy(learner: NeuralEstimator, log: ClickLog) -> nn.Module:
 class DualLearner(NeuralEstimator):
     """What trains the network beside which examination is learned, and is then thrown away."""
 
+    # Half a training of a ranker, as its relevance ranks nothing.
     _length = 0.5
 
     @classmethod
@@ -172,6 +173,30 @@ def fit_towers(
             param_groups=groups,
             callbacks=callbacks,
             validation=learner._tempered_validation(),
+        )
+
+
+def fit_relevance(learner: NeuralEstimator, log: ClickLog) -> None:
+    """Train a network of relevance by the cross-entropy of all clicks, at known propensities.
+
+    The tower of examination of :func:`fit_towers` is then a table of the propensities of the log.
+    """
+    values, factor = np.unique(log.propensity, return_inverse=True)
+    bias = factor.astype(log.bias.dtype)
+    training = replace(log, bias=bias, bias_values=values).tempered(learner.traffic_exponent)
+    with learner._seeded():
+        # The constant matters here: P(click) is a number and no comparison.
+        module = ExaminationModule(learner._network(log.features), len(values), trained=False)
+        with torch.no_grad():
+            logits = logit(np.clip(values, *np.exp(_LOG_EXAMINATION)))
+            module.examination.copy_(torch.from_numpy(logits))
+        learner._train(
+            module,
+            TowersLoss(loss_scale(training, training.weight)),
+            training,
+            training.clicks,
+            click_only=False,
+            task=None,
         )
 
 
@@ -257,8 +282,8 @@ class DualLoss(ScaledLoss):
         exposure = log_exposure(batch.weight)
         if self.training:
             # Relative weights o_1 / o_i and r_1 / r_i.
-            examined = _weights(-examination)
-            relevant = _weights(relevance[:, :1] - relevance)
+            examined = _bounded_weights(-examination)
+            relevant = _bounded_weights(relevance[:, :1] - relevance)
             # Each part learns from clicks that are divided by the other.
             gain = examined * list_log_softmax(relevance + exposure, batch.mask)
             gain = gain + relevant * list_log_softmax(examination + exposure, batch.mask)
@@ -267,10 +292,13 @@ class DualLoss(ScaledLoss):
         return (batch.clicks * gain).sum() * (-self.scale / len(batch))
 
 
-def _weights(log_weights):
-    # Bounded before the exponential: infinity times 0 clicks would be NaN.
-    # Bound on log weights, so that no weight overflows.
-    return log_weights.detach().clamp(max=30.0).exp()
+#: A click times the exponential of this is still a number in single precision.
+_LARGEST_LOG_WEIGHT = 30.0
+
+
+def _bounded_weights(log_weights):
+    # Before the exponential: infinity times 0 clicks would be NaN.
+    return log_weights.detach().clamp(max=_LARGEST_LOG_WEIGHT).exp()
 
 
 class TowersLoss(ScaledLoss):
@@ -399,7 +427,7 @@ _START_OF_SCALE = (0.01, 3.0)
 
 @dataclass(frozen=True, eq=False)
 class ListTarget:
-    """What a network of relevance is fitted to."""
+    """Target clicks of each row, with the offset and the loss that a network learns by."""
 
     clicks: Floats  # (n_rows,), debiased
     examination: Floats | None = None  # (n_rows,), an offset; None: clicks are divided by it

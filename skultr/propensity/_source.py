@@ -422,29 +422,18 @@ def average_propensities(log):
     return log
 
 
-def over_all_pages(log):
-    """The log with propensities and impressions over all pages of a query, also those that did not
-    show a document.
+def shares_of_pages(log):
+    """Share of the pages of its query that show the version of each row, shape (n_rows,).
 
-    A version that n of N pages showed has a share n / N of its mean propensity, which is its
-    examination under the logging policy, and N impressions. Propensities must be averaged.
+    The log has all rows of its queries.
     """
     # Impressions of a page: the mean over its rows.
     pages = log.by_list(log.weight) / log.lengths
     n_pages = np.bincount(log.query_of_list, pages, len(log.query_ids))
-    propensity = np.empty(log.n_rows)
-    weight = np.empty(log.n_rows)
-    first = 0
-    for part in log.chunks(whole_queries=True):
-        rows = slice(first, first + part.n_rows)
-        _, place = distinct_pairs(part.query, part.version)
-        n_shown = np.bincount(place, part.weight)[place]
-        # A document that a page shows twice has no more than all pages.
-        share = np.minimum(n_shown / n_pages[part.query], 1.0)
-        propensity[rows] = part.propensity * share
-        weight[rows] = part.weight / share
-        first += part.n_rows
-    return replace(log, propensity=propensity, weight=weight, all_lists_differ=False)
+    _, place = distinct_pairs(log.query, log.version)
+    n_shown = np.bincount(place, log.weight)[place]
+    # A document that a page shows twice has no more than all pages.
+    return np.minimum(n_shown / n_pages[log.query], 1.0)
 
 
 def require_positive(log, what="propensity"):
@@ -472,43 +461,47 @@ def zero_propensity(what, rows, where):
     return ValueError(message)
 
 
-def debias_clicks(log, *, clip=None, normalize=False, relevance=None):
-    """Debiased number of clicks per row: clicks over propensities.
+def debias_clicks(log, *, clip=None, divisors=None, normalize=False, relevance=None):
+    """Debiased number of clicks per row: clicks over propensities of ``clip`` at least.
 
-    With modelled ``relevance`` of the rows, (n_rows,), they are doubly robust: what the bound adds
-    to propensities is filled in by the model.
+    ``divisors`` gives other divisors, those of a part of the log. With modelled ``relevance`` of
+    the rows, (n_rows,), the clicks are doubly robust: what a divisor has more than the propensity
+    is filled in by the model. With ``normalize``, the mean weight of a click is 1.
     """
-    least = clip or 0.0
 
-    def divided(part):
-        return part.clicks * (1 / np.maximum(part.propensity, least))
+    def bounded(part):
+        return np.maximum(part.propensity, clip or 0.0)
 
-    clicks = log.by_chunk(divided)
+    divisor = log.by_chunk(divisors or bounded, whole_queries=True)
+    divided = log.clicks * (1 / divisor)
     n_clicks = log.clicks.sum()
-    total = clicks.sum()
     if n_clicks == 0:
-        return DebiasedClicks(clicks, 0.0, np.nan, 0.0)
-    # Only clicks have weights; rows without one say nothing of their evenness.
-    clicked = log.clicks > 0
-    propensity = log.propensity[clicked]
-    weight = 1 / np.maximum(propensity, least)
-    clipped = log.clicks[clicked][propensity < least]
-    found = DebiasedClicks(
-        clicks=clicks,
-        effective_sample_size=float(total**2 / (clicks[clicked] @ weight)),
-        largest_weight=float(weight.max() * n_clicks / total),
-        clipped_share=float(clipped.sum() / n_clicks),
-    )
+        return DebiasedClicks(divided, 0.0, np.nan, 0.0)
+    labels = divided
     if relevance is not None:
-        divisor = np.maximum(log.propensity, least)
         robust = doubly_robust_labels(log, relevance, log.propensity * relevance, 1 / divisor)
-        # The model cancels where no bound raises a propensity, but for the last digits.
-        clicks = np.where(log.propensity < least, robust, clicks)
-        found = found._replace(clicks=clicks)
-    # The same total as before, so that losses keep their scale.
+        # The model cancels where no divisor is above the propensity, but for the last digits,
+        # which may also be below 0.
+        labels = np.where(divisor > log.propensity, np.maximum(robust, 0.0), divided)
     if normalize:
-        clicks *= n_clicks / total
-    return found
+        labels = labels * (n_clicks / divided.sum())
+    return DebiasedClicks(labels, *_evenness(log, divided, divisor))
+
+
+def _evenness(log, divided, divisor):
+    """Effective sample size, largest weight and bounded share of the clicks of a log."""
+    # Rows without a click have no weight.
+    clicked = log.clicks > 0
+    clicks = log.clicks[clicked]
+    weight = 1 / divisor[clicked]
+    n_clicks = clicks.sum()
+    total = divided.sum()
+    is_bounded = divisor[clicked] > log.propensity[clicked]
+    return (
+        float(total**2 / (divided[clicked] @ weight)),
+        float(weight.max() * n_clicks / total),
+        float(clicks[is_bounded].sum() / n_clicks),
+    )
 
 
 def doubly_robust_labels(log, relevance, rate, weight):
@@ -517,13 +510,12 @@ def doubly_robust_labels(log, relevance, rate, weight):
     :math:`n \hat r + w (c - n \hat c)` for n impressions, with a weight w and a modelled click
     rate per impression, :math:`\hat c`, both of shape (n_rows,). If the modelled rate is right,
     so is the mean label where the relevance is right, for any weight, and where
-    :math:`w \hat c = \hat r`, for any relevance. No label is negative, as
-    :math:`w \hat c \le \hat r` in all rows.
+    :math:`w \hat c = \hat r`, for any relevance. A label may be negative if
+    :math:`w \hat c > \hat r`.
     """
     # Clicks beyond what the model expects.
     surplus = log.clicks - log.weight * rate
-    labels = log.weight * relevance + weight * surplus
-    return np.maximum(labels, 0.0)  # the last digits may be below 0
+    return log.weight * relevance + weight * surplus
 
 
 def document_labels(log, divisors=None):

@@ -223,7 +223,8 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
             examination = self._curve.propensity(self._validation)
             self._validation = replace(self._validation, propensity=examination)
         relevance = None
-        if self._correction.form == "doubly_robust":
+        # Without a bound the model cancels.
+        if self._correction.form == "doubly_robust" and self._correction.least is not None:
             relevance = modelled_relevance(self, known)
         target = self._correction.target(known, self._validation, relevance)
         with self._seeded():

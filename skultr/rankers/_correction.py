@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import expit
 
 from .._base._typing import Floats
-from .._torch._joint import DualLearner, ListTarget, fit_listwise
+from .._torch._joint import DualLearner, ListTarget, fit_relevance
 from ..propensity._source import debias_clicks
 from ._direct_method import cross_fitted_relevance
 from ._thresholds import MANY_CLICKS
@@ -100,16 +100,12 @@ def has_many_clicks(log: ClickLog) -> bool:
 def modelled_relevance(learner: Any, log: ClickLog) -> Floats:
     r"""Relevance of each row, by a network of a ranker's settings that other queries trained.
 
-    Shape (n_rows,). The network maximises the likelihood of :math:`P(c = 1) = o\,\sigma(g(x))` up
-    to its curvature: :math:`\sum c \log \sigma(g) + (n o - c) \log \sigma(-g)`, of which each term
-    has its optimum at the relevance that the clicks show, for every propensity o.
+    Shape (n_rows,). The network maximises the likelihood of :math:`P(c = 1) = o\,\sigma(g(x))`.
     """
 
     def fit(part):
         network = DualLearner.like(learner)
-        target = ListTarget(part.clicks, part.propensity, loss="bce")
-        with network._seeded():
-            fit_listwise(network, part, None, target)
+        fit_relevance(network, part)
         return expit(network._outputs(network.network_, part.features)[:, 0])
 
     return cross_fitted_relevance(log, fit, learner.random_state)

@@ -4,6 +4,7 @@ the doubly robust correction corrects."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,7 +13,6 @@ from sklearn.utils import check_random_state
 from .._base._progress import working
 from .._base._typing import Floats, RandomState
 from .._log._segments import TINY
-from ..propensity._source import KindOfClicks, debias_clicks
 from ._weights import parts_of_queries
 
 if TYPE_CHECKING:
@@ -23,9 +23,13 @@ if TYPE_CHECKING:
 N_PARTS = 2
 
 
-def clicks_per_examination(log: ClickLog) -> KindOfClicks:
-    """What a regression of relevance is fitted to: clicks over examinations, weighed by these."""
-    return KindOfClicks(1.0, debias_clicks(log).clicks, lambda part: part.propensity)
+def with_examinations(log: ClickLog) -> ClickLog:
+    """The log whose weights are expected examinations, so that labels are clicks per examination.
+
+    A regression on these labels is one of relevance, and a click where few look does not have the
+    weight of many.
+    """
+    return replace(log, weight=log.weight * log.propensity)
 
 
 def cross_fitted_relevance(

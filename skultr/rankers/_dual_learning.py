@@ -274,7 +274,8 @@ class TwoTowerRanker(ClickRanker):
         Weigh each row of the training of both towers by the inverse of the chance that the logging
         policy showed its document there (Hager et al. 2025), estimated from counts and features.
         It is for networks that cannot learn relevance behind a strong policy; see
-        :ref:`policy_weights`.
+        :ref:`policy_weights`. With ``examination="auto"`` they have no effect where documents that
+        moved determine examination, because both towers are then not trained together.
     relevance : {"network", "embedding"}, default="network"
         A network of the features, or one number per document. The second needs neither features
         nor epochs: it is the maximum of a likelihood, found by Newton's method.
@@ -356,6 +357,19 @@ class TwoTowerRanker(ClickRanker):
     @property
     def _table_link(self):
         return self.link
+
+    def _fit(self, log: ClickLog, task: FitTask) -> None:
+        if self.policy_weights and self.relevance == "embedding":
+            raise ValueError(
+                "policy_weights=True and relevance='embedding': weights are for towers that are "
+                "trained by their features. Use relevance='network', or policy_weights=False."
+            )
+        if self.policy_weights and self.examination == "table":
+            raise ValueError(
+                "policy_weights=True and examination='table': weights are for the training of "
+                "both towers together. Use examination='network', or policy_weights=False."
+            )
+        super()._fit(log, task)
 
     def _fit_network(self, log: ClickLog, task: FitTask | None) -> Floats:
         if not self.policy_weights:

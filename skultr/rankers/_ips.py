@@ -23,7 +23,7 @@ from ..propensity._source import (
     warn_about_weights,
 )
 from ._correction import FORMS, Correction, Form, mixed_clicks, modelled_relevance
-from ._direct_method import clicks_per_examination, cross_fitted_relevance
+from ._direct_method import cross_fitted_relevance, with_examinations
 from ._learner_ranker import LearnerRanker
 from ._learners import booster_columns, compares_documents, fit_learner, scores_of_learner
 from ._propensity_ranker import PropensityRanker, warn_about_one_row_pages
@@ -83,7 +83,7 @@ class _WeightedRanker(LearnerRanker):
         )
 
     def _kinds_of_clicks(self, log: ClickLog) -> list[KindOfClicks]:
-        """What an estimator is fitted to."""
+        """Clicks whose labels an estimator learns from, each kind with its share of the loss."""
         return [KindOfClicks(1.0, self._weighted_clicks(log), None)]
 
 
@@ -271,13 +271,10 @@ class IPSRanker(HasPublishedVariant, PropensityRanker, _WeightedRanker):
             fit_listwise(self, log, task, target)
 
     def _weighted_clicks(self, log: ClickLog) -> Floats:
-        self._correction(log)
-        labelled = self._labelled(log, self._modelled_relevance(log))
-        return mixed_clicks(log.clicks, labelled, self.naive_weight)
+        return mixed_clicks(log.clicks, self._corrected_clicks(log), self.naive_weight)
 
     def _kinds_of_clicks(self, log: ClickLog) -> list[KindOfClicks]:
-        self._correction(log)
-        labelled = self._labelled(log, self._modelled_relevance(log))
+        labelled = self._corrected_clicks(log)
         # Both kinds are examples, with their shares of the loss as weights.
         kinds = [
             KindOfClicks(1 - self.naive_weight, labelled, self._divisors),
@@ -285,33 +282,39 @@ class IPSRanker(HasPublishedVariant, PropensityRanker, _WeightedRanker):
         ]
         return [kind for kind in kinds if kind.share]
 
+    def _corrected_clicks(self, log: ClickLog) -> Floats:
+        """Debiased clicks of each row; sets the form of the correction and its diagnostics."""
+        self._correction(log)
+        return self._labelled(log, self._modelled_relevance(log))
+
     def _validation_clicks(self, log: ClickLog) -> Floats:
         debiased = debias_clicks(log, clip=self.clip_, normalize=self.normalize)
         return mixed_clicks(log.clicks, debiased.clicks, self.naive_weight)
 
     def _correction(self, log: ClickLog) -> Correction:
         """What the clicks of a log are corrected by; sets the form that was used."""
-        form = self.correction
-        if self.estimator is not None or self.loss != "softmax":
-            # An offset is a part of the softmax.
-            if form == "offset":
-                raise ValueError(
-                    "correction='offset' is a loss of the network with loss='softmax', got "
-                    f"loss={self.loss!r} and estimator={self.estimator!r}. Use "
-                    "correction='divide'; or, for trees, LambdaMARTRanker."
-                )
-            if form == "doubly_robust":
-                self._require_regressor()
-            else:
-                form = "divide"
-        elif self._earlier is not None:
-            # A further log does not change the form that the first one had.
-            form = self.correction_
         correction = Correction.of(
-            log, form=form, least=self.clip_, naive_weight=self.naive_weight
+            log, form=self._form(), least=self.clip_, naive_weight=self.naive_weight
         )
         self.correction_ = correction.form
         return correction
+
+    def _form(self) -> Form:
+        """How clicks are corrected; "auto" if their number decides."""
+        if self.correction == "doubly_robust":
+            self._require_regressor()
+            return "doubly_robust"
+        # An offset is a part of the softmax.
+        if self.estimator is None and self.loss == "softmax":
+            # A further log does not change the form that the first one had.
+            return self.correction if self._earlier is None else self.correction_
+        if self.correction == "offset":
+            raise ValueError(
+                "correction='offset' is a loss of the network with loss='softmax', got "
+                f"loss={self.loss!r} and estimator={self.estimator!r}. Use "
+                "correction='divide'; or, for trees, LambdaMARTRanker."
+            )
+        return "divide"
 
     def _require_regressor(self):
         """Raise if an estimator, which is to model relevance, predicts an order alone."""
@@ -324,7 +327,8 @@ class IPSRanker(HasPublishedVariant, PropensityRanker, _WeightedRanker):
 
     def _modelled_relevance(self, log: ClickLog) -> Floats | None:
         """Relevance of the rows by a model of other queries, if the correction needs it."""
-        if self.correction_ != "doubly_robust":
+        # Without a bound the model cancels.
+        if self.correction_ != "doubly_robust" or self.clip_ is None:
             return None
         if self.estimator is None:
             return modelled_relevance(self, log)
@@ -333,7 +337,8 @@ class IPSRanker(HasPublishedVariant, PropensityRanker, _WeightedRanker):
     def _regressed_relevance(self, log: ClickLog) -> Floats:
         """Relevance of each version by the estimator: a regression of clicks per examination."""
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        fitted = self._fit_to_kinds(log, [clicks_per_examination(log)], seed)
+        clicks = KindOfClicks(1.0, log.clicks, None)
+        fitted = self._fit_to_kinds(with_examinations(log), [clicks], seed)
         return scores_of_learner(fitted, log.features)
 
     def _labelled(self, log: ClickLog, relevance: Floats | None) -> Floats:

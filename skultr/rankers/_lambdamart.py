@@ -26,7 +26,7 @@ from .._log._segments import TINY, pair_codes
 from .._torch._shared_parameters import SHARED_PASSAGES
 from ..exceptions import ClickDataWarning, warn_user
 from ..propensity._source import KindOfClicks, examples_of_kinds
-from ._direct_method import clicks_per_examination, cross_fitted_relevance
+from ._direct_method import cross_fitted_relevance, with_examinations
 from ._learners import SoftmaxObjective, booster_columns, lambda_objective, order_by_query
 from ._propensity_ranker import PropensityRanker
 from ._thresholds import DOCUMENTS_PER_LEAF
@@ -41,7 +41,8 @@ _LEAVES = (4, 31)
 #: Least and largest number of rows of a category: LightGBM's own two defaults. In shops of 2,000
 #: and 6,000 pages 100 rows were better than 10, and a ``cat_l2`` of 100 or 300 added nothing.
 _ROWS_OF_CATEGORY = (10.0, 100.0)
-#: Trees of the model of relevance of doubly robust labels, which has no early stopping.
+#: Trees of the model of relevance of doubly robust labels: without early stopping they are few,
+#: as a third of those of the ranker that has it.
 _ROUNDS_OF_RELEVANCE = 100
 #: Settings of LightGBM that parameters of the ranker decide.
 _DECIDED_ELSEWHERE = {"objective", "metric", "num_iterations", "label_gain"}
@@ -325,10 +326,11 @@ class LambdaMARTRanker(HasPublishedVariant, PropensityRanker):
 
     def _fit(self, log: ClickLog, task: FitTask) -> None:
         random = check_random_state(self.random_state)
-        settings = self._settings(random)
+        settings = self._settings(random, self._copies)
         # 1. Documents: labels, weights, and what depends on their number.
         documents = self._documents(log)
-        settings["num_leaves"] = self._leaves(documents.n_clicked)
+        self.num_leaves_ = self._leaves(documents.n_clicked)
+        settings["num_leaves"] = self.num_leaves_
         settings = {**_of_categories(documents.rows_per_click), **settings}
         # 2. Held-out queries, by whose loss training stops.
         is_held_out = self._held_out(documents, random)
@@ -366,8 +368,11 @@ class LambdaMARTRanker(HasPublishedVariant, PropensityRanker):
     def _score(self, features: NDArray[np.float32]) -> Floats:
         return self.booster_.predict(features, num_threads=threads_of(self.n_jobs))
 
-    def _settings(self, random):
-        """Settings of LightGBM: own ones, those that the user gave, and the loss."""
+    def _settings(self, random, n_copies=1):
+        """Settings of LightGBM: own ones, those that the user gave, and the loss.
+
+        Each document is ``n_copies`` training rows.
+        """
         given = self.lgbm_params or {}
         # Two places for one setting would contradict each other in silence.
         taken = sorted(_DECIDED_ELSEWHERE & set(given))
@@ -379,7 +384,7 @@ class LambdaMARTRanker(HasPublishedVariant, PropensityRanker):
         own = {
             "seed": int(random.randint(2**31 - 1)),
             "learning_rate": self.learning_rate,
-            "min_data_in_leaf": self.min_child_samples * self._copies,
+            "min_data_in_leaf": self.min_child_samples * n_copies,
             "num_threads": threads_of(self.n_jobs),
             # The same trees in every run; otherwise LightGBM picks the faster of two algorithms.
             "deterministic": True,
@@ -405,8 +410,7 @@ class LambdaMARTRanker(HasPublishedVariant, PropensityRanker):
         leaves = given.get("num_leaves", self.num_leaves)
         if leaves == "auto":
             leaves = np.clip(n_clicked // DOCUMENTS_PER_LEAF.value, *_LEAVES)
-        self.num_leaves_ = int(leaves)
-        return self.num_leaves_
+        return int(leaves)
 
     def _documents(self, log):
         """One row per group of compared rows and shown version: its label and examinations."""
@@ -436,7 +440,8 @@ class LambdaMARTRanker(HasPublishedVariant, PropensityRanker):
         kinds = []
         if naive_share < 1:
             relevance = None
-            if self.correction == "doubly_robust":
+            # Without a bound the model cancels.
+            if self.correction == "doubly_robust" and self.clip_ is not None:
                 relevance = cross_fitted_relevance(log, self._tree_relevance, self.random_state)
             debiased = self._debiased_clicks(log, relevance)
             kinds.append(KindOfClicks(1 - naive_share, debiased, self._divisors))
@@ -446,8 +451,10 @@ class LambdaMARTRanker(HasPublishedVariant, PropensityRanker):
 
     def _tree_relevance(self, log):
         """Relevance of each version by trees: a Poisson regression of clicks on examinations."""
-        kinds = [clicks_per_examination(log)]
-        version, labels, _ = examples_of_kinds(log, kinds, log.query, self.traffic_exponent)
+        clicks = KindOfClicks(1.0, log.clicks, None)
+        version, labels, _ = examples_of_kinds(
+            with_examinations(log), [clicks], log.query, self.traffic_exponent
+        )
         examples = lgb.Dataset(
             log.features[version],
             labels.label,

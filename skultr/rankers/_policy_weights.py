@@ -22,6 +22,14 @@ if TYPE_CHECKING:
     from .._torch._net import NeuralEstimator
 
 
+#: Knots of the spline by which a network's score tells the place: a curve, which need not be
+#: straight, of few numbers.
+_KNOTS = 5
+#: Steps of the regression. Its default of 100 does not suffice for scores that tell the place
+#: nearly always.
+_ITERATIONS = 300
+
+
 def weighted_by_policy(log: ClickLog, ranker: NeuralEstimator) -> ClickLog:
     r"""The log with clicks and impressions of each row times :math:`P(t) / \pi(t \mid d)`.
 
@@ -31,10 +39,8 @@ def weighted_by_policy(log: ClickLog, ranker: NeuralEstimator) -> ClickLog:
     keep their sum.
     """
     with working("logging policy"):
-        chance = chance_of_factor(log, by_features(log, ranker))
-    share = np.bincount(log.bias, log.weight, minlength=len(log.bias_values))
-    share /= share.sum()
-    weight = np.minimum(share[log.bias] / chance, LARGEST_WEIGHT.value)
+        chance = chance_of_factor(log, chance_by_features(log, ranker))
+    weight = np.minimum(_shares(log)[log.bias] / chance, LARGEST_WEIGHT.value)
     weight *= log.weight.sum(dtype=float) / (weight @ log.weight)
     return replace(log, clicks=log.clicks * weight, weight=log.weight * weight)
 
@@ -42,35 +48,51 @@ def weighted_by_policy(log: ClickLog, ranker: NeuralEstimator) -> ClickLog:
 def chance_of_factor(log: ClickLog, prior: NDArray[np.float64]) -> Floats:
     """Chance of each row's bias factor given its document and query, shape (n_rows,).
 
-    ``prior`` has that by the features, (n_rows,); it counts as ten impressions.
+    ``prior`` has that by the features, (n_rows,); it counts as ten impressions. The other
+    impressions of the document tell the chance of one: its own would find itself likely.
     """
     # Documents of a query, and their impressions: in all, and under the factor of the row.
-    _, document = distinct_pairs(log.query, log.version)
+    _, document = distinct_pairs(log.query, log.doc)
     n_shown = np.bincount(document, log.weight)[document]
     _, cell = distinct_pairs(document, log.bias)
     n_here = np.bincount(cell, log.weight)[cell]
+    own = np.minimum(log.weight, 1.0)
     n_prior = PRIOR_IMPRESSIONS.value
-    return (n_here + n_prior * prior) / (n_shown + n_prior)
+    return (n_here - own + n_prior * prior) / (n_shown - own + n_prior)
 
 
-def by_features(log: ClickLog, ranker: NeuralEstimator) -> Floats:
+def chance_by_features(log: ClickLog, ranker: NeuralEstimator) -> Floats:
     """Chance of each row's bias factor given the features of its page, shape (n_rows,).
 
     By a logistic regression on what a network thinks of the document, relative to its page.
     """
-    n_factors = len(log.bias_values)
+    n_factors = np.count_nonzero(_shares(log))
     if n_factors == 1 or n_factors > MOST_FACTORS.value:
-        share = np.bincount(log.bias, log.weight, minlength=n_factors)
-        return share[log.bias] / share.sum()
+        return _shares(log)[log.bias]
     learner = DualLearner.like(ranker)
     policy = fit_policy(learner, log)
-    score = learner._outputs(policy, log.features)[:, 0][log.version]
-    # Scores of a listwise loss have a scale, and no level: that of the page is taken off.
-    mean = np.bincount(log.list_, score) / log.lengths
-    score = (score - mean[log.list_])[:, None]
-    regression = make_pipeline(SplineTransformer(n_knots=5), LogisticRegression(max_iter=300))
-    regression.fit(score, log.bias, logisticregression__sample_weight=log.weight)
-    chance = regression.predict_proba(score)
-    # Classes are the factors that occur: a further log may lack one.
+    regression = make_pipeline(
+        SplineTransformer(n_knots=_KNOTS), LogisticRegression(max_iter=_ITERATIONS)
+    )
+    part = log.sample()
+    above = _above_page(part, learner, policy)
+    regression.fit(above, part.bias, logisticregression__sample_weight=part.weight)
+    chance = regression.predict_proba(_above_page(log, learner, policy))
+    # Classes are the factors of the sample, which has hardly fewer than the log.
     column = np.searchsorted(regression.classes_, log.bias)
+    column = np.minimum(column, len(regression.classes_) - 1)
     return chance[np.arange(log.n_rows), column]
+
+
+def _above_page(log, learner, policy):
+    """Score of each row's document by the policy less the mean of its page, (n_rows, 1)."""
+    # Scores of a listwise loss have a scale, and no level.
+    score = learner._outputs(policy, log.features)[:, 0][log.version]
+    mean_of_page = np.bincount(log.list_, score) / log.lengths
+    return (score - mean_of_page[log.list_])[:, None]
+
+
+def _shares(log):
+    """Share of each bias factor in the impressions of a log, shape (n_factors,)."""
+    shown = np.bincount(log.bias, log.weight, minlength=len(log.bias_values))
+    return shown / shown.sum()

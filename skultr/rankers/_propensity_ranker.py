@@ -36,9 +36,9 @@ from ..propensity._source import (
     columns_of_source,
     debias_clicks,
     has_users,
-    over_all_pages,
     propensities,
     require_positive,
+    shares_of_pages,
     warn_about_weights,
 )
 from ._ranker import BaseRanker
@@ -212,14 +212,16 @@ class PropensityRanker(TakesPropensities):
         if self._averages:
             # Lists of different users then have equal propensities, and can be merged.
             log = super()._fold(average_propensities(log))
-        if self._counts_all_pages:
-            log = over_all_pages(log)
         require_positive(log)
         return log
 
     def _divisors(self, log: ClickLog) -> Floats:
-        """Propensity that the clicks of each row are divided by."""
-        return np.maximum(log.propensity, self.clip_ or 0.0)
+        """Propensity that the clicks of each row are divided by, of a log of whole queries."""
+        least = self.clip_ or 0.0
+        if self._counts_all_pages:
+            # Examination over all pages is the propensity times a share: the bound of the former.
+            least = least / shares_of_pages(log)
+        return np.maximum(log.propensity, least)
 
     def _debiased_clicks(self, log: ClickLog, relevance: Floats | None = None) -> Floats:
         """Clicks over propensities, one number per row; sets the diagnostics of the weights.
@@ -227,7 +229,7 @@ class PropensityRanker(TakesPropensities):
         With modelled relevance of the rows they are doubly robust.
         """
         warn_about_weights(log, clip=self.clip_)
-        debiased = debias_clicks(log, clip=self.clip_, relevance=relevance)
+        debiased = debias_clicks(log, divisors=self._divisors, relevance=relevance)
         return self._describe(log, debiased)
 
     def _describe(self, log, debiased):

@@ -776,7 +776,8 @@ def student_labels(log: ClickLog, relevance: Floats, rate: Floats) -> Floats:
     ratio = relevance / rate
     # Largest weight of a correction, in medians.
     weight = np.minimum(ratio, 3.0 * np.median(ratio))
-    return doubly_robust_labels(log, relevance, rate, weight)
+    labels = doubly_robust_labels(log, relevance, rate, weight)
+    return np.maximum(labels, 0.0)  # the last digits may be below
 
 
 def spread_within(scores: Floats, segment: Ints) -> float:

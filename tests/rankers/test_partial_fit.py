@@ -157,6 +157,7 @@ def test_networks_train_on(ranker, days):
     assert np.isfinite(scores[1]).all()
 
 
+@pytest.mark.filterwarnings("error::RuntimeWarning")
 @pytest.mark.parametrize("name", ["auto", "network"])
 def test_a_day_of_fewer_positions_keeps_what_is_known_of_the_others(name, days):
     (X, y), (more, clicks) = days

@@ -1,6 +1,6 @@
 """Propensities over all pages of a query, also those that did not show a document."""
 
-from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -9,15 +9,15 @@ import pytest
 from skultr._log._clicklog import make_click_log
 from skultr.propensity._source import (
     average_propensities,
-    debias_clicks,
-    examples_of,
-    over_all_pages,
+    examples_of_kinds,
+    shares_of_pages,
 )
 from skultr.rankers import LambdaMARTRanker
 
 from .._worlds import random_lists
 
 
+@cache
 def _log():
     """A read log of 100 pages of two rows: document 2 is on a tenth of them, at the bottom."""
     X = pd.DataFrame({"qid": 1, "session": [0, 0, 1, 1, 2, 2], "doc": [0, 1, 1, 0, 0, 2]})
@@ -29,53 +29,61 @@ def _log():
     return average_propensities(log)
 
 
-def _labels(log, clip):
-    """Label and weight of each document."""
-    clicks = debias_clicks(log, clip=clip).clicks
-    given = replace(log, clicks=clicks)
-    version, labels = examples_of(given, lambda part: np.maximum(part.propensity, clip or 0))
+#: Clicks of each document of that log, by hand.
+CLICKS = np.array([0.5 * 60 + 0.2 * 30 + 0.6 * 10, 0.1 * 60 + 0.3 * 30, 0.2 * 10])
+
+
+def _labels(clip, debiasing="policy-aware", **parameters):
+    """Label and weight of each document, as trees learn from them."""
+    log = _log()
+    ranker = LambdaMARTRanker(debiasing=debiasing, **parameters)
+    ranker.clip_ = clip
+    version, labels, _ = examples_of_kinds(log, ranker._kinds_of_clicks(log), log.query, 1.0)
     order = np.argsort(version)
     return labels.label[order], labels.weight[order]
 
 
-def test_examination_under_the_policy_by_hand():
-    log = over_all_pages(_log())
-    expected = [(0.8 * 70 + 0.4 * 30) / 100, (0.4 * 60 + 0.8 * 30) / 100, 0.4 * 10 / 100]
-    np.testing.assert_allclose(log.propensity, np.take(expected, log.doc))
-    np.testing.assert_allclose(np.bincount(log.doc, log.weight), 100)
+def test_shares_of_pages_by_hand():
+    log = _log()
+    np.testing.assert_allclose(shares_of_pages(log), np.take([1.0, 0.9, 0.1], log.doc))
 
 
 def test_without_a_bound_labels_and_weights_are_the_user_aware_ones():
-    log = _log()
-    aware = _labels(log, None)
-    np.testing.assert_allclose(_labels(over_all_pages(log), None), aware)
     # Clicks per examination, and examinations.
     examined = np.array([68.0, 48.0, 4.0])
-    clicks = np.array([0.5 * 60 + 0.2 * 30 + 0.6 * 10, 0.1 * 60 + 0.3 * 30, 0.2 * 10])
-    np.testing.assert_allclose(aware, [clicks / examined, examined])
+    for debiasing in ("user-aware", "policy-aware"):
+        np.testing.assert_allclose(_labels(None, debiasing), [CLICKS / examined, examined])
 
 
 def test_the_bound_is_of_all_pages():
-    label, weight = _labels(over_all_pages(_log()), 0.2)
+    label, weight = _labels(0.2)
     # 2 clicks over 100 pages that count as examined 0.2 times; 4 examinations before.
     assert label[2] == pytest.approx(2 / 20)
     assert weight[2] == pytest.approx(20)
-    plain, _ = _labels(_log(), 0.2)
+    # The others are examined more often.
+    np.testing.assert_allclose(label[:2], CLICKS[:2] / [68, 48])
+    plain, _ = _labels(0.2, "user-aware")
     assert plain[2] == pytest.approx(2 / 4)
 
 
 def test_doubly_robust_labels_fill_in_the_pages_that_did_not_show_it():
-    log = over_all_pages(_log())
-    modelled = np.full(log.n_rows, 0.6)
-    found = debias_clicks(log, clip=0.2, relevance=modelled).clicks[log.doc == 2].sum() / 100
+    label, weight = _labels(0.2, correction="doubly_robust")
+    # The log has one query: clicks per examination of all documents stand for the model.
+    modelled = CLICKS.sum() / (68 + 48 + 4)
     # 4 of 20 examinations have 2 clicks, and 16 those of the model.
-    assert found == pytest.approx((2 + 16 * 0.6) / 20)
+    assert label[2] == pytest.approx((2 + 16 * modelled) / 20)
+    assert weight[2] == pytest.approx(20)
 
 
-def test_trees_with_pages_that_show_some_documents():
-    log, clicks = random_lists(n_sessions=900, n_queries=30, n_documents=6, n_shown=3)
-    settings = {"propensity": [1.0, 0.5, 0.2], "traffic_exponent": 1.0, "n_estimators": 20}
-    settings |= {"random_state": 0, "early_stopping": False}
+@pytest.mark.parametrize("traffic_exponent", [0.0, 0.5, 1.0])
+def test_trees_with_pages_that_show_some_documents(traffic_exponent):
+    """Queries of 4 and of 8 documents, of which pages show three: none counts for more."""
+    log, clicks = random_lists(n_sessions=900, n_queries=30, n_documents=8, n_shown=3)
+    is_kept = (log["qid"] % 2 == 0) | (log["doc"] % 8 < 4)
+    log = log[is_kept]
+    clicks = clicks[is_kept]
+    settings = {"propensity": [1.0, 0.5, 0.2], "traffic_exponent": traffic_exponent}
+    settings |= {"n_estimators": 20, "random_state": 0, "early_stopping": False}
     scores = {}
     for debiasing in ("user-aware", "policy-aware"):
         for clip in (None, 1.0):

@@ -36,21 +36,46 @@ def test_chance_is_that_of_counts_and_of_ten_impressions_of_the_prior():
     log = _orders([60, 0.5, 0.5, 0.5, 0.5, 38])  # of the first document: 60.5 times at position 1
     found = weights.chance_of_factor(log, np.full(log.n_rows, 0.25))
     first = (log.doc == 0) & (log.position == 1)
-    np.testing.assert_allclose(found[first], (60.5 + 10 * 0.25) / (100 + 10))
+    # But for the impression whose chance it is.
+    np.testing.assert_allclose(found[first & (log.weight == 60)], (59.5 + 2.5) / (99 + 10))
+    np.testing.assert_allclose(found[first & (log.weight == 0.5)], (60 + 2.5) / (99.5 + 10))
 
 
 def test_shuffled_pages_stay_as_they_are(monkeypatch):
     log = _orders([20] * 6)
-    monkeypatch.setattr(weights, "by_features", lambda log, ranker: _share(log))
+    monkeypatch.setattr(weights, "chance_by_features", lambda log, ranker: _share(log))
     found = weights.weighted_by_policy(log, TwoTowerRanker())
     np.testing.assert_allclose(found.weight, log.weight)
     np.testing.assert_allclose(found.clicks, log.clicks)
 
 
+def test_pages_of_other_lengths_stay_as_they_are(monkeypatch):
+    """Each document is shown once, and its own impression tells nothing of its chance."""
+    lengths = np.tile([2, 10], 50)
+    X = pd.DataFrame({"qid": np.repeat(np.arange(100), lengths)})
+    X["session"] = X["qid"]
+    X["position"] = X.groupby("qid").cumcount() + 1
+    X["a"] = np.arange(len(X))
+    log = make_click_log(X, X[["a"]].to_numpy(np.float32), np.full(len(X), 0.5))
+    monkeypatch.setattr(weights, "chance_by_features", lambda log, ranker: _share(log))
+    found = weights.weighted_by_policy(log, TwoTowerRanker())
+    np.testing.assert_allclose(found.weight, log.weight)
+
+
+def test_a_further_log_may_have_one_factor():
+    log, clicks = random_lists(n_sessions=60, n_queries=3)
+    ranker = TwoTowerRanker(policy_weights=True, link="additive", **SHORT).fit(log, clicks)
+    top = (log["position"] == 1).to_numpy()
+    before = ranker.predict(log)
+    ranker.partial_fit(log[top], clicks[top])
+    assert np.isfinite(ranker.predict(log)).all()
+    assert (ranker.predict(log) != before).any()
+
+
 def test_weighted_documents_have_the_same_factors(monkeypatch):
     """With many impressions the prior does not matter, and no weight is at its bound."""
     log = _orders([40_000, 9_000, 9_000, 12_000, 10_000, 20_000])
-    monkeypatch.setattr(weights, "by_features", lambda log, ranker: _share(log))
+    monkeypatch.setattr(weights, "chance_by_features", lambda log, ranker: _share(log))
     found = weights.weighted_by_policy(log, TwoTowerRanker())
     shown = np.zeros((3, 3))
     np.add.at(shown, (found.doc, found.bias), found.weight)
@@ -67,7 +92,7 @@ def test_no_row_weighs_more_than_ten_before_scaling(monkeypatch, ratio, kept):
     rare = np.arange(log.n_rows) == 0
     chance = np.where(rare, share / ratio, share)
     monkeypatch.setattr(weights, "chance_of_factor", lambda log, prior: chance)
-    monkeypatch.setattr(weights, "by_features", lambda log, ranker: share)
+    monkeypatch.setattr(weights, "chance_by_features", lambda log, ranker: share)
     found = weights.weighted_by_policy(log, TwoTowerRanker())
     weight = found.weight / log.weight
     np.testing.assert_allclose(weight[rare] / weight[~rare], kept)
@@ -89,9 +114,9 @@ def test_features_predict_at_most_fifty_factors(monkeypatch, n_factors, is_predi
     monkeypatch.setattr(weights, "fit_policy", _fit_policy)
     if is_predicted:
         with pytest.raises(StopIteration):
-            weights.by_features(log, NeuralEstimator(random_state=0))
+            weights.chance_by_features(log, NeuralEstimator(random_state=0))
     else:
-        found = weights.by_features(log, NeuralEstimator(random_state=0))
+        found = weights.chance_by_features(log, NeuralEstimator(random_state=0))
         np.testing.assert_allclose(found, _share(log))
     assert bool(asked) == is_predicted
 
@@ -101,7 +126,7 @@ def test_features_tell_the_factor_where_they_decided_the_order():
     log = log.sort_values(["qid", "f0"], ascending=[True, False])
     log["position"] = np.tile([1, 2, 3, 4], 100)
     read = make_click_log(log, log[FEATURES].to_numpy(np.float32), clicks)
-    found = weights.by_features(read, NeuralEstimator(random_state=0))
+    found = weights.chance_by_features(read, NeuralEstimator(random_state=0))
     # By chance a quarter.
     assert found.mean() > 0.5
     assert ((found > 0) & (found <= 1)).all()
