@@ -293,3 +293,29 @@ def test_ubm_says_where_its_examination_did_not_converge(monkeypatch):
     clicks = np.random.default_rng(0).random(len(X)) < 0.6 / X["position"]
     with pytest.warns(ConvergenceWarning, match="pairs of ranks did not converge in 1 step"):
         UBMModel().fit(X, clicks)
+
+
+def test_a_pair_that_no_page_had_is_examined_as_others_of_its_distance():
+    """Nobody clicks at the top, so that no row has its last click there."""
+    rng = np.random.default_rng(0)
+    n_pages = 6_000
+    docs = rng.permuted(np.tile(np.arange(6), (n_pages, 1)), axis=1)[:, :4]
+    relevance = np.linspace(0.2, 0.8, 6)
+    clicks = np.zeros((n_pages, 4))
+    last = np.zeros(n_pages, dtype=int)
+    for rank in range(1, 4):
+        distance = np.where(last > 0, rank + 1 - last, 0)
+        examination = np.select([distance == 0, distance == 1], [0.5, 0.9], 0.3)
+        is_clicked = rng.random(n_pages) < examination * relevance[docs[:, rank]]
+        clicks[:, rank] = is_clicked
+        last = np.where(is_clicked, rank + 1, last)
+    X = pd.DataFrame({"qid": 1, "session": np.repeat(np.arange(n_pages), 4), "doc": docs.ravel()})
+    X["position"] = np.tile([1, 2, 3, 4], n_pages)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the scale is that of the top, which has no clicks
+        model = UBMModel(prior="empirical").fit(X, clicks.ravel())
+    found = model._examination_to(4)
+    # About 225 clicks two ranks below the last one: a standard error of 7 %, thrice.
+    assert found[1, 1] == pytest.approx(found[2, 2], rel=0.2)
+    assert found[2, 1] == pytest.approx(found[3, 2], rel=0.2)
+    assert found[2, 2] > 2 * found[3, 2]
