@@ -69,7 +69,9 @@ def read_clicks(folder, embeddings):
             f"There is no part-*.feather in {folder}. Download those of "
             "philipphager/baidu-ultr_uva-mlm-ctr from Hugging Face."
         )
-    return _flat(load_baidu_ultr(parts, embeddings=embeddings).drop(columns="media_type"))
+    log = load_baidu_ultr(parts, embeddings=embeddings)
+    # The annotated documents have no kind of result, so that it cannot be a feature.
+    return _flat(log.drop(columns="media_type"))
 
 
 def read_annotations(folder, features):
@@ -125,14 +127,15 @@ def tabulate(train, held_out, annotated, seed):
     for name, ranker in rankers(seed).items():
         ranker.fit(train.drop(columns="click"), train["click"])
         scores[name] = ranker.predict(annotated.drop(columns="relevance"))
-        quality = (annotated["relevance"], scores[name])
-        dcg = dcg_score(*quality, qid=annotated["qid"], k=CUTOFFS)
-        rows[name] = dict(zip([f"dcg@{k}" for k in CUTOFFS], dcg, strict=True)) | {
-            "ndcg@10": ndcg_score(*quality, qid=annotated["qid"], k=10),
-            "perplexity": perplexity_of(ranker, pages, clicks),
-            "click log-likelihood": judge(ranker, pages, clicks),
-        }
-    found = compare_rankers(scores, annotated, baseline=BASELINE, random_state=0)
+        grades = annotated["relevance"]
+        query = annotated["qid"]
+        dcg = dcg_score(grades, scores[name], qid=query, k=CUTOFFS)
+        row = {f"dcg@{k}": value for k, value in zip(CUTOFFS, dcg, strict=True)}
+        row["ndcg@10"] = ndcg_score(grades, scores[name], qid=query, k=10)
+        row["perplexity"] = perplexity_of(ranker, pages, clicks)
+        row["click log-likelihood"] = judge(ranker, pages, clicks)
+        rows[name] = row
+    found = compare_rankers(scores, annotated, baseline=BASELINE, random_state=seed)
     against = found.table.set_index("ranker")[["difference", "verdict"]]
     table = pd.DataFrame(rows).T
     return table.join(against.rename(columns={"difference": "- naive"}))
@@ -149,6 +152,7 @@ def main(argv):
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, help="also write the table there (CSV)")
     args = parser.parse_args(argv)
+    # Of what a log of so few positions cannot tell: the table compares methods on it all the same.
     warnings.simplefilter("ignore")
     log = read_clicks(args.folder, args.embeddings)
     features = log.columns.difference(["session", "qid", "doc", "position", "click"], sort=False)

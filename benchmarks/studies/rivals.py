@@ -1,4 +1,4 @@
-"""What followers of the papers compare with, each beside the ranker that it changes.
+"""Methods of later papers, each beside the ranker that it changes.
 
 `doubly_robust`: IPS, user-aware IPS, dual learning and trees on doubly robust labels, less the
 same ranker that divides by the same bounded propensities. Production is weak. Users who examine
@@ -79,12 +79,13 @@ def ndcg(ranker, log, clicks, test, seed):
 
 
 # The doubly robust correction -----------------------------------------------------------
-#: Kind of log -> steepness of examination, and sessions (quick, full).
+#: Kind of log -> exponent of 1 / k in examination, and sessions.
 DEEP = {
     "1 / k², 100 sessions per query": (2.0, 25_000),
     "1 / k², 8 sessions per query": (2.0, 2_000),
     "1 / √k, 8 sessions per query": (0.5, 2_000),
 }
+#: Ranker in the table -> the ranker on a curve of examination.
 CORRECTED = {
     "IPS": lambda curve: IPSRanker(propensity=curve),
     "user-aware IPS": lambda curve: UserAwareIPSRanker(propensity=curve),
@@ -120,6 +121,7 @@ def hidden(train, seed):
     return hidden_signal_scores(weak(train, seed), train["relevance"], random_state=seed)
 
 
+#: What production has learned -> its scores of documents.
 SERVED_BY = {
     "all labels": strong,
     "2 % of the labels": weak,
@@ -169,6 +171,7 @@ def unconfounded(cell, settings, seed):
 
 
 # Two towers, weighted by the logging policy ---------------------------------------------
+#: Tower of relevance -> its hidden layers.
 TOWERS = {"linear": (), "network": (64, 32)}
 
 
@@ -198,6 +201,7 @@ TOP_5 = {
     "near production, 8 sessions per query": (0.3, 2_000),
     "nearly random, 8 sessions per query": (3.0, 2_000),
 }
+#: Column of the table -> parameters of the trees.
 DEBIASED = {
     "user-aware": {},
     "policy-aware": {"debiasing": "policy-aware"},
@@ -229,7 +233,7 @@ def policy_aware(cell, settings, seed):
 
 PAGE = Page(
     "studies/rivals",
-    "Rivals that followers compare with",
+    "Rivals of later papers",
     (
         measured(
             doubly_robust,

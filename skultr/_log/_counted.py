@@ -421,17 +421,21 @@ def _check_rows(frame, columns, schema, called, more):
 def _count_faults(frame, columns, faults):
     """Number of rows; the largest click, None if clicks are no rates; and those faults that rows
     have, each with their number and a condition on them. All in one pass over the log."""
-    expressions = Columns(columns, nw.Expr.is_null)
-    wrong = [fault.wrong(expressions).fill_null(False) for fault in faults]
-    counts = [each.cast(nw.Int64).sum().alias(str(i)) for i, each in enumerate(wrong)]
+    values = Columns(columns, nw.Expr.is_null)
+    wrong = [fault.wrong(values).fill_null(False) for fault in faults]
+    expressions = [nw.len().alias("n")]
+    expressions += [each.cast(nw.Int64).sum().alias(str(i)) for i, each in enumerate(wrong)]
     is_rate = "click" in columns and "n_clicks" not in columns
-    largest = columns["click"].max() if is_rate else nw.len()
-    counts = frame.select(nw.len().alias("n"), largest.alias("largest"), *counts)
-    n_rows, largest, *counts = collect(counts).row(0)
-    n_rows = int(n_rows)  # pandas has one type for all columns of a row
-    triples = zip(faults, counts, wrong, strict=True)
-    found = [(fault, int(count), rows) for fault, count, rows in triples if count]
-    return n_rows, largest if is_rate else None, found
+    if is_rate:
+        expressions.append(columns["click"].max().alias("largest"))
+    # pandas has one type for all columns of a row.
+    numbers = collect(frame.select(*expressions)).row(0)
+    largest = numbers[-1] if is_rate else None
+    found = []
+    for fault, count, rows in zip(faults, numbers[1 : len(wrong) + 1], wrong, strict=True):
+        if count:
+            found.append((fault, int(count), rows))
+    return int(numbers[0]), largest, found
 
 
 def _message_of(fault, n_rows, wrong_rows, columns, schema, called):

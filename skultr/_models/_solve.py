@@ -69,6 +69,14 @@ class Maximum(NamedTuple):
     converged: bool
 
 
+#: Share of a value that is rounding.
+_ROUNDING = 1e-15
+#: Share of its full gain by which a step must raise the value (Armijo's rule).
+_ARMIJO = 1e-4
+#: A step that must be shorter than this share of itself finds no ascent.
+_SHORTEST = 1e-10
+
+
 def maximise(
     objective: Callable[[Floats], Any],
     start: Floats,
@@ -117,18 +125,17 @@ def maximise(
 def _ascend(objective, at, step, gain, length, value, tol):
     """Length of each step, halved until it ascends (0 where it never does), and the objective
     there."""
-    # Share of a value that is rounding.
-    least = value - tol - 1e-15 * np.abs(value)
+    least = value - tol - _ROUNDING * np.abs(value)
     while True:
         new = objective(at + length[..., None] * step)
-        # A value that is NaN or minus infinity is too small, too.
-        # Share of its full gain by which a step must raise the value (Armijo's rule).
-        short = (length > 0) & ~(new[0] >= least + 1e-4 * length * gain)
-        if not short.any():
+        value_there = new[0]
+        needed = least + _ARMIJO * length * gain
+        # Not "<": a value that is NaN is too small, too.
+        is_short = (length > 0) & ~(value_there >= needed)
+        if not is_short.any():
             return length, new
-        halved = np.where(short, length / 2, length)
-        # A step that must be shorter than this share of itself finds no ascent.
-        length = np.where(length > 1e-10, halved, 0.0)
+        halved = np.where(is_short, length / 2, length)
+        length = np.where(length > _SHORTEST, halved, 0.0)
 
 
 def warn_unless_converged(found: Maximum, subject: str) -> None:

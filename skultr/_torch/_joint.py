@@ -31,6 +31,11 @@ if TYPE_CHECKING:
     from ._lists import ListBatch, ListDataset
 
 
+#: Step size of the logits of bias factors. It is larger than that of a network, because all lists
+#: tell of them.
+FACTOR_LEARNING_RATE = 0.05
+
+
 def fit_dual(
     learner: NeuralEstimator,
     log: ClickLog,
@@ -44,6 +49,28 @@ def fit_dual(
     ``policy`` (:func:`fit_policy`) examination depends on it as well, and is that of the mean
     document (Luo et al. 2023).
     """
+    module = _train_both(learner, log, task, policy)
+    # From here on relevance is held fixed, and examination is solved for.
+    part = log.sample()
+    traffic = log.traffic_factors(learner.traffic_exponent)
+    choice = GroupedLogit.of_log(part.times(traffic))
+    # One score per version of a document, spread over the rows that show it.
+    scores = learner._outputs(learner.network_, part.features)[:, 0]
+    relevance = scores[part.version]
+    start = module.examination.detach().double().cpu().numpy()
+    start -= start.mean()
+    if policy is None:
+        return choice.likeliest_examination(relevance, part.bias, start)
+    # What the policy thinks of a document has its own effect under each factor.
+    served = learner._outputs(policy, part.features)[:, 0]
+    slope = module.slope.detach().double().cpu().numpy()
+    effect = slope[part.bias] * served[part.version]
+    found = choice.likeliest_examination(relevance + effect, part.bias, start)
+    return found + _mean_effect(slope, served, part)
+
+
+def _train_both(learner, log, task, policy):
+    """The module of relevance and examination, trained by dual learning."""
     training = log.tempered(learner.traffic_exponent).comparable()
     validation = learner._tempered_validation()
     if validation is not None:
@@ -63,28 +90,10 @@ def fit_dual(
             training.clicks,
             click_only=True,
             task=task,
-            # Step size of the logits of bias factors: all lists tell of them.
-            param_groups=_factor_settings(0.05),
+            param_groups=_factor_settings(FACTOR_LEARNING_RATE),
             validation=validation,
         )
-    # From here on relevance is held fixed, and examination is solved for.
-    del training  # what follows needs memory
-    part = log.sample()
-    traffic = log.traffic_factors(learner.traffic_exponent)
-    choice = GroupedLogit.of_log(part.times(traffic))
-    # One score per version of a document, spread over the rows that show it.
-    scores = learner._outputs(learner.network_, part.features)[:, 0]
-    relevance = scores[part.version]
-    start = module.examination.detach().double().cpu().numpy()
-    start -= start.mean()
-    if policy is None:
-        return choice.likeliest_examination(relevance, part.bias, start)
-    # What the policy thinks of a document has its own effect under each factor.
-    served = learner._outputs(policy, part.features)[:, 0]
-    slope = module.slope.detach().double().cpu().numpy()
-    effect = slope[part.bias] * served[part.version]
-    found = choice.likeliest_examination(relevance + effect, part.bias, start)
-    return found + _mean_effect(slope, served, part)
+    return module
 
 
 def _mean_effect(slope, served, log):

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -15,7 +15,7 @@ from scipy.stats import t as student
 from sklearn.exceptions import ConvergenceWarning
 
 from .._base._sklearn import Interval, validate_params
-from .._base._typing import Frame
+from .._base._typing import Floats, Frame
 from .._log._cells import factor_components
 from .._log._click_units import as_known_rates
 from .._log._dataset import ClickDataset
@@ -784,26 +784,38 @@ def _passed_time(values, log, document, rounding):
     found = _moved(values, log, document)
     if found is None:
         return None
-    moved, within, beyond, weight, middle = found
     # Nearly all documents moved by the same, up to how far they move within a log.
-    passed = np.average(moved, weights=weight)
-    alike = np.abs(moved - passed) <= within + rounding
-    alike &= np.sign(passed) * beyond >= -rounding
-    is_alike = np.average(alike, weights=weight) >= LEAST_ALIKE.value
+    passed = np.average(found.moved, weights=found.n_rows)
+    alike = np.abs(found.moved - passed) <= found.within + rounding
+    alike &= np.sign(passed) * found.gap >= -rounding
+    is_alike = np.average(alike, weights=found.n_rows) >= LEAST_ALIKE.value
     # A constant moves alike in any case, and so does what did not move.
-    differs = np.ptp(middle[document]) > rounding or within.max() > rounding
+    widest = found.within.max()
+    differs = np.ptp(found.middle[document]) > rounding or widest > rounding
     is_time = differs and abs(passed) > rounding and is_alike
-    return (passed, within.max(), middle) if is_time else None
+    return (passed, widest, found.middle) if is_time else None
+
+
+class _Moves(NamedTuple):
+    """How values of documents moved from the old to the new log."""
+
+    # Of each document of both logs: the change of its mean, its largest range within a log, the
+    # gap from the old values to the new ones (or back, where the mean fell), its least number of
+    # rows.
+    moved: Floats
+    within: Floats
+    gap: Floats
+    n_rows: Floats
+    # Of each document of any log: the mean of its values without the mean change.
+    middle: Floats
 
 
 def _moved(values, log, document):
-    """By document of both logs: how far its mean moved, its range within a log, the gap from the
-    old to the new values (or, negative, back), and its least number of rows; and by document of
-    any log its middle without the move. None if documents are few.
-    """
+    """How the values moved, by document; None if few documents are in both logs."""
     # Counts, sums and ranges by log and document.
     shape = 2, int(document.max()) + 1
-    count, total = np.zeros((2, *shape))
+    count = np.zeros(shape)
+    total = np.zeros(shape)
     low = np.full(shape, np.inf)
     high = np.full(shape, -np.inf)
     np.add.at(count, (log, document), 1)
@@ -816,12 +828,12 @@ def _moved(values, log, document):
     # The move of each, weighted by the rows that tell it.
     mean = total / np.maximum(count, 1)
     moved = (mean[1] - mean[0])[both]
-    weight = count.min(axis=0)[both]
-    passed = np.average(moved, weights=weight)
+    n_rows = count.min(axis=0)[both]
+    passed = np.average(moved, weights=n_rows)
     gap = np.where(passed > 0, low[1] - high[0], high[1] - low[0])[both]
     middle = (total.sum(axis=0) - passed * count[1]) / count.sum(axis=0)
     within = (high - low)[:, both].max(axis=0)
-    return moved, within, gap, weight, middle
+    return _Moves(moved, within, gap, n_rows, middle)
 
 
 def _error(effect):

@@ -782,11 +782,19 @@ def moves_of(shares: Floats, served: list[Layout], n_positions: int) -> Floats:
     for share, pairs in zip(shares, served, strict=True):
         # Half of the pages exchange the two, half leave them.
         for i, j in pairs:
-            moves[[i, j, i, j], [i, j, j, i]] += np.array([-1, -1, 1, 1]) * share / 2
+            _tie(moves, i, j, -share / 2)
         # A shuffle moves to any position.
         if pairs == SHUFFLE:
             moves += share * (1 / n_positions - np.eye(n_positions))
     return moves
+
+
+def _tie(table, i, j, amount):
+    """Add an amount to both cells of a pair on the diagonal, and take it off the two beside."""
+    table[i, i] += amount
+    table[j, j] += amount
+    table[i, j] -= amount
+    table[j, i] -= amount
 
 
 def least(reaches: Callable[[float], bool], low: float, high: float) -> float:
@@ -890,7 +898,7 @@ def _information_and_cost(model, served, sessions):
     for each, pairs in zip(info, served, strict=True):
         for i, j in pairs:
             edge = (at[i] + at[j]) / 2 * o[i] * o[j] / (o[i] + o[j])
-            each[[i, j, i, j], [i, j, j, i]] += np.array([1, 1, -1, -1]) * edge
+            _tie(each, i, j, edge)
         if pairs == SHUFFLE:
             each += at.mean() * (np.diag(o) - np.outer(o, o) / o.sum())
         stay_or_move = np.eye(n_positions) - moves_of([1.0], [pairs], n_positions)

@@ -178,7 +178,7 @@ class RowsOfLog:
 
 
 class RowsOfDataset:
-    """The same of a log on disk, whose rows were shown."""
+    """The rows of a log on disk, all of which were shown, in the interface of RowsOfLog."""
 
     def __init__(self, dataset: Any, log: Any) -> None:
         self.dataset = dataset

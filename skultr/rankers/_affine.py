@@ -360,6 +360,10 @@ class TrustStep(TableStep):
             table.copy_(torch.where(values.isnan(), table, values))
 
 
+#: Share of the way to a bound that one step takes at most.
+_MOST_OF_THE_WAY = 0.99
+
+
 def fit_trust(
     relevance: Floats, factor: Ints, clicks: Floats, weight: Floats, *, n_factors: int
 ) -> Floats:
@@ -412,11 +416,11 @@ def fit_trust(
     def newton_step(curvature, gradient):
         curvature, gaps = curvature
         step = np.linalg.solve(curvature, gradient[:, :, None])[:, :, 0]
-        # Most of the way to a bound, so that the point stays inside.
+        # Share of the way to the nearest bound that the whole step would take.
         used = np.max(-(_GAPS @ step.T) / gaps, axis=0)
-        # Largest part of the way to a bound that one step takes: at a bound the barrier is
-        # infinite.
-        return step / np.maximum(used / 0.99, 1.0)[:, None]
+        # At a bound the barrier is infinite: a step goes no further than most of the way.
+        shorten = np.maximum(used / _MOST_OF_THE_WAY, 1.0)
+        return step / shorten[:, None]
 
     # Half of the rate for irrelevant documents, and up to twice as much for relevant ones.
     rate = np.clip(rate, _LEAST_SHARE, 1 - _LEAST_SHARE)

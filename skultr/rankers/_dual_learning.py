@@ -13,7 +13,7 @@ from .._base._typing import Floats
 from .._log._cells import examination_table
 from .._models._solve import GroupedLogit
 from .._models._tabular import fit_factors
-from .._torch._joint import fit_dual
+from .._torch._joint import FACTOR_LEARNING_RATE, fit_dual
 from ..propensity._known_curve import warn_about_unknown
 from ._click_ranker import ClickRanker
 from ._policy_weights import weighted_by_policy
@@ -352,7 +352,7 @@ class TwoTowerRanker(ClickRanker):
         "policy_weights": ["boolean"],
     }
 
-    _examination_learning_rate = 0.05
+    _examination_learning_rate = FACTOR_LEARNING_RATE
 
     @property
     def _table_link(self):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -83,6 +84,19 @@ class Tree(NamedTuple):
     depth: Ints
 
 
+class _Node(NamedTuple):
+    """A row of the columns of a tree; by default that of a leaf, without feature or children."""
+
+    feature: int = -1
+    threshold: float = 0.0
+    missing_left: bool = False
+    learned: bool = False
+    left: int = -1
+    right: int = -1
+    value: float = 0.0
+    depth: int = 0
+
+
 def trees_of(served: ServedModel) -> list[Tree] | None:
     """Trees whose sum is the score of a ranker; None if it has no trees of LightGBM.
 
@@ -94,13 +108,17 @@ def trees_of(served: ServedModel) -> list[Tree] | None:
     column of several or is not increasing.
     """
     terms, (factor_of_production, _) = terms_of(served)
-    found = [(*numbers, _trees_of_one(each)) for *numbers, each in terms]
-    if factor_of_production or not all(trees for _, _, trees in found):
+    if factor_of_production:
         return None
-    if not hasattr(served.ranker, "_terms"):  # not of an ensemble
-        ((_, _, trees),) = found
-        return trees
-    parts = [scaled_trees(*each) for each in found]
+    members = []
+    for factor, center, member in terms:
+        trees = _trees_of_one(member)
+        if not trees:
+            return None
+        members.append((factor, center, trees))
+    if not hasattr(served.ranker, "_terms"):  # not of an ensemble: it is its only member
+        return members[0][2]
+    parts = [scaled_trees(*each) for each in members]
     # Constants of all members become one leaf: engines know no intercept.
     constant = sum(shift for _, shift in parts)
     trees = [_leaf(constant)]
@@ -175,19 +193,17 @@ def _learner_of(ranker: Any):
 
 def _read_tree(root, n_averaged, names=()):
     """The tree of a dump, with its nodes level by level."""
-    nodes = [(root, 0)]
+    queue = deque([(root, 0)])
+    n_queued = 1
     rows = []
-    for node, depth in nodes:  # grows
-        # A leaf: no feature, no children.
+    while queue:
+        node, depth = queue.popleft()
         if "split_feature" not in node:
             if "leaf_coeff" in node:
                 _refuse("have linear models as leaves", "linear_tree=False")
-            value = node["leaf_value"] / n_averaged
-            rows.append((-1, 0.0, False, False, -1, -1, value, depth))
+            rows.append(_Node(value=node["leaf_value"] / n_averaged, depth=depth))
             continue
-        # A split: its children get the next two numbers, at the end of the queue.
         feature = node["split_feature"]
-        left = len(nodes)
         if node["decision_type"] != "<=":
             _refuse(
                 f"split {names[feature]!r} by categories",
@@ -198,14 +214,23 @@ def _read_tree(root, n_averaged, names=()):
             )
         if node["missing_type"] == "Zero":
             _refuse(f"take 0 in feature {feature} for missing", "zero_as_missing=False")
-        nodes += [(node["left_child"], depth + 1), (node["right_child"], depth + 1)]
-        learned = node["missing_type"] == "NaN"
-        default = node["default_left"]
         bound = node["threshold"]
         if bound >= _DUMPED_INFINITY:
             # A scaler may make infinity of a number, and predict sends it left as well.
             bound = np.inf
-        rows.append((feature, bound, default, learned, left, left + 1, 0.0, depth))
+        split = _Node(
+            feature=feature,
+            threshold=bound,
+            missing_left=node["default_left"],
+            learned=node["missing_type"] == "NaN",
+            # Its children get the next two numbers, at the end of the queue.
+            left=n_queued,
+            right=n_queued + 1,
+            depth=depth,
+        )
+        rows.append(split)
+        queue += [(node["left_child"], depth + 1), (node["right_child"], depth + 1)]
+        n_queued += 2
     return Tree(*map(np.array, zip(*rows, strict=True)))
 
 
@@ -377,13 +402,19 @@ def _xgboost_raw(trees: list[Tree], upload: Upload) -> str:
         "tree_info": [0] * len(trees),
         "trees": [_raw_tree(tree, number, n_features) for number, tree in enumerate(trees)],
     }
-    none = {"base_score": "0E0", "boost_from_average": "0", "num_class": "0", "num_target": "1"}
+    # XGBoost requires these, which say nothing here.
+    without_meaning = {
+        "base_score": "0E0",
+        "boost_from_average": "0",
+        "num_class": "0",
+        "num_target": "1",
+    }
     learner = {
         "attributes": {},
         "feature_names": upload.names,
         "feature_types": ["float"] * len(upload.names),
         "gradient_booster": {"model": model, "name": "gbtree"},
-        "learner_model_param": {"num_feature": n_features, **none},
+        "learner_model_param": {"num_feature": n_features, **without_meaning},
         "objective": {"name": "rank:pairwise", "lambdarank_param": {}},
     }
     definition = _text({"learner": learner, "version": [3, 0, 0]})
