@@ -214,8 +214,9 @@ def test_truth_is_recovered_where_least_squares_is_biased(seed):
     fit = fit_tobit(rows, model)
     beta_error, omega_error = standard_errors(rows, model, fit)
     assert fit.converged
-    assert (np.abs(fit.coef - BETA) < 3 * beta_error).all()
-    assert (np.abs(fit.selection_coef - OMEGA) < 3 * omega_error).all()
+    # Five standard errors: one of these six differences exceeds that once in 300,000 logs.
+    assert (np.abs(fit.coef - BETA) < 5 * beta_error).all()
+    assert (np.abs(fit.selection_coef - OMEGA) < 5 * omega_error).all()
     assert fit.scale == pytest.approx(SCALE, rel=0.03)
     chosen = rows.design[rows.selected]
     squares, *_ = np.linalg.lstsq(chosen, rows.label[rows.selected])
