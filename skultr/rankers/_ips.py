@@ -20,6 +20,7 @@ from ..propensity._source import (
     debias_clicks,
     examples_of_kinds,
     label_table,
+    reads_pages,
     warn_about_weights,
 )
 from ._correction import FORMS, Correction, Form, mixed_clicks, modelled_relevance
@@ -197,7 +198,10 @@ class IPSRanker(HasPublishedVariant, PropensityRanker, _WeightedRanker):
 
     The offset form maximises :math:`\sum_i c_i \log \mathrm{softmax}(s + \log o)_i`, the
     likelihood of where the clicks of a list fell. Expected clicks :math:`o_i r_i` have their
-    optimum at :math:`e^s \propto r`, which is also that of the clicks over propensities.
+    optimum at :math:`e^s \propto r`, which is also that of the clicks over propensities. That
+    needs propensities which do not depend on the clicks of the list. Those of click models such as
+    :class:`~skultr.click_models.DCMModel` do, and "auto" divides by them. The mean over sessions,
+    by which :class:`UserAwareIPSRanker` corrects, is an offset again, and has less variance.
 
     If all propensities are equal, the ranker is :class:`NaiveRanker`.
 
@@ -306,8 +310,14 @@ class IPSRanker(HasPublishedVariant, PropensityRanker, _WeightedRanker):
             return "doubly_robust"
         # An offset is a part of the softmax.
         if self.estimator is None and self.loss == "softmax":
-            # A further log does not change the form that the first one had.
-            return self.correction if self._earlier is None else self.correction_
+            if self._earlier is not None:
+                # A further log does not change the form that the first one had.
+                return self.correction_
+            follows_clicks = reads_pages(self.propensity) and not self._averages
+            if self.correction == "auto" and follows_clicks:
+                # P(examined | clicks above) says what the session clicked: that is no offset.
+                return "divide"
+            return self.correction
         if self.correction == "offset":
             raise ValueError(
                 "correction='offset' is a loss of the network with loss='softmax', got "

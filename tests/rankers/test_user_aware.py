@@ -339,6 +339,22 @@ def test_a_dataset_keeps_the_clicks_of_identical_pages(tmp_path, users):
         np.testing.assert_allclose(ranker.fit(dataset).labels_["label"], expected, rtol=1e-5)
 
 
+@pytest.mark.filterwarnings("ignore::skultr.exceptions.UnstableWeightsWarning")
+def test_propensities_given_the_clicks_above_are_no_offset():
+    """An offset is a factor of what a list is expected to click; these follow from its clicks."""
+    X, clicks = _two_habits(n_sessions=60)
+    X = X.drop(columns="user")
+    frozen = FrozenEstimator(DCMModel().fit(X, clicks))
+    for propensity in (DCMModel(), frozen):
+        assert IPSRanker(propensity=propensity, **FAST).fit(X, clicks).correction_ == "divide"
+    # Few clicks of a curve, and of means over sessions, have one.
+    for ranker in (
+        IPSRanker(propensity=[1.0, 0.5, 0.3], **FAST),
+        UserAwareIPSRanker(propensity=DCMModel(), **FAST),
+    ):
+        assert ranker.fit(X, clicks).correction_ == "offset"
+
+
 def test_a_cascade_model_has_no_second_click():
     X, clicks = _two_habits()
     ranker = UserAwareIPSRanker(propensity=CascadeModel(), estimator=Ridge())
