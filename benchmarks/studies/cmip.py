@@ -12,6 +12,12 @@ examination of the production position more ("copies .3"), or click rates of the
 ("click rate"). Of unbiased scores at most .08 of the p-values may be at or below .05, of the last
 two many should be. DBN users break the assumption that the click rate at random positions is a
 function of relevance, and relative scores depend on the position relative to the query.
+
+`annotations`: what if the annotation is noisy, or says of pairs only which document is better? Ten
+documents per query, logged near the order of a noisy oracle. The scores know the true relevance
+("unbiased"), know it badly ("unbiased, weak"), or divide it by the root of the logged rank
+("biased"). CMIP of the first two is 0 with the true grades. ``ahead`` is by how much "biased" is
+above the row's scores.
 """
 
 import numpy as np
@@ -23,6 +29,7 @@ from skultr.simulation import (
     DBNUser,
     PositionBasedUser,
     ShufflePolicy,
+    noisy_oracle_scores,
     relevance_probability,
     simulate_clicks,
 )
@@ -260,6 +267,172 @@ def clicks(cell, settings, seed):
         yield row | {"by grades, p <= .05": float(found.p_value <= 0.05)}
 
 
+# Annotations that are noisy, or of pairs ---------------------------------------------------
+N_DOCUMENTS = 10
+N_GRADES = 5
+#: Log odds that the better of two documents, one grade apart, is preferred: 88 of 100 times.
+SHARPNESS = 2.0
+#: Pairs per query that somebody compares; there are 45.
+FEW_PAIRS = 20
+
+
+def confused(rate):
+    """With this probability a label is the grade of a document drawn from all."""
+
+    def labels(grade, rank, rng):
+        return np.where(rng.random(grade.shape) < rate, rng.permuted(grade), grade)
+
+    return labels
+
+
+def one_off(rate):
+    """With this probability a label is a grade too high or too low."""
+
+    def labels(grade, rank, rng):
+        step = rng.choice([-1, 1], grade.shape)
+        wrong = np.clip(grade + step, 0, N_GRADES - 1)
+        return np.where(rng.random(grade.shape) < rate, wrong, grade)
+
+    return labels
+
+
+def median_of_three(grade, rank, rng):
+    """The middle one of three annotators, each of whom errs in three of ten documents."""
+    return np.median([confused(0.3)(grade, rank, rng) for _ in range(3)], axis=0)
+
+
+def where_two_agree(grade, rank, rng):
+    """Two of these annotators; documents that they disagree on have no label."""
+    first = confused(0.3)(grade, rank, rng)
+    second = confused(0.3)(grade, rank, rng)
+    return np.where(first == second, first, np.nan)
+
+
+def trusting(grade, rank, rng):
+    """Annotators who saw the page: half of the three documents on top get a grade more."""
+    on_top = rank.argsort(axis=1).argsort(axis=1) < 3
+    raised = on_top & (rng.random(grade.shape) < 0.5)
+    return np.minimum(grade + raised, N_GRADES - 1)
+
+
+def compared(grade, n_pairs, rng):
+    """How often each document of a query was preferred to each other one."""
+    n_queries, n_documents = grade.shape
+    first, second = np.triu_indices(n_documents, 1)
+    drawn = np.argsort(rng.random((n_queries, len(first))), axis=1)[:, :n_pairs]
+    query = np.arange(n_queries)[:, None]
+    first = first[drawn]
+    second = second[drawn]
+    gap = grade[query, first] - grade[query, second]
+    prefers_first = rng.random(gap.shape) < 1 / (1 + np.exp(-SHARPNESS * gap))
+    wins = np.zeros((n_queries, n_documents, n_documents))
+    wins[query, first, second] = prefers_first
+    wins[query, second, first] = ~prefers_first
+    return wins
+
+
+def win_rate(wins):
+    """Share of its comparisons that a document wins, with half a win in one more."""
+    won = wins.sum(axis=2)
+    lost = wins.sum(axis=1)
+    return (won + 0.5) / (won + lost + 1)
+
+
+def bradley_terry(wins, n_rounds=100):
+    """Strength of each document in its query, by the algorithm of minorise and maximise.
+
+    Each document also wins and loses half a comparison with one of strength 1.
+    """
+    won = wins.sum(axis=2) + 0.5
+    number = wins + wins.transpose(0, 2, 1)
+    strength = np.ones(won.shape)
+    for _ in range(n_rounds):
+        both = strength[:, :, None] + strength[:, None, :]
+        strength = won / ((number / both).sum(axis=2) + 1 / (strength + 1))
+    return strength
+
+
+def in_fifths(values):
+    """Each fifth of the documents as a grade: few documents share a value otherwise."""
+    ends = np.quantile(values, np.arange(1, N_GRADES) / N_GRADES)
+    return np.searchsorted(ends, values, side="right").astype(float)
+
+
+def by_pairs(score, n_pairs, *, binned=True):
+    """Labels from comparisons of so many pairs of each query."""
+
+    def labels(grade, rank, rng):
+        values = score(compared(grade, n_pairs, rng))
+        return in_fifths(values) if binned else values
+
+    return labels
+
+
+ALL_PAIRS = N_DOCUMENTS * (N_DOCUMENTS - 1) // 2
+ANNOTATIONS = {
+    "true grades": confused(0.0),
+    "10 % confused": confused(0.1),
+    "20 % confused": confused(0.2),
+    "40 % confused": confused(0.4),
+    "40 % one off": one_off(0.4),
+    "three annotators, median": median_of_three,
+    "two annotators who agree": where_two_agree,
+    "annotators who trust the top": trusting,
+    "all pairs, win rate": by_pairs(win_rate, ALL_PAIRS, binned=False),
+    "all pairs, win rate in fifths": by_pairs(win_rate, ALL_PAIRS),
+    "20 pairs, win rate in fifths": by_pairs(win_rate, FEW_PAIRS),
+    "20 pairs, Bradley-Terry in fifths": by_pairs(bradley_terry, FEW_PAIRS),
+    "no annotation": lambda grade, rank, rng: np.zeros(grade.shape),
+}
+
+
+def annotated_scores(n_queries, seed):
+    """Grades, mean logged ranks and scores of three models, of shape (n_queries, 10)."""
+    rng = np.random.default_rng(seed)
+    documents = make_ltr(n_queries, n_documents=N_DOCUMENTS, random_state=seed)
+    shape = (n_queries, N_DOCUMENTS)
+    grade = documents["relevance"].to_numpy().reshape(shape)
+    production = noisy_oracle_scores(documents, random_state=seed).reshape(shape)
+    # Sessions by Plackett-Luce, as many as give a mean rank that hardly varies.
+    drawn = production + rng.gumbel(size=(100, *shape))
+    rank = np.mean((-drawn).argsort(axis=2).argsort(axis=2), axis=0) + 1
+    relevance = relevance_probability(grade)
+    error = rng.normal(size=shape)
+    scores = {
+        "biased": relevance / np.sqrt(rank) + 0.05 * error,
+        "unbiased": relevance + 0.05 * error,
+        "unbiased, weak": relevance + 0.5 * error,
+    }
+    return grade, rank, scores
+
+
+def annotations(cell, settings, seed):
+    """CMIP of each model, whether the p-value is at most .05, and how far "biased" is above."""
+    n_queries = settings.size(quick=320, full=320, tiny=40)
+    grade, rank, scores = annotated_scores(n_queries, seed)
+    label = ANNOTATIONS[cell["annotation"]](grade, rank, np.random.default_rng(1_000 + seed))
+    kept = ~np.isnan(label)
+    query = np.broadcast_to(np.arange(n_queries)[:, None], kept.shape)
+    found = {
+        name: cmip_score(
+            score[kept],
+            rank[kept],
+            label[kept],
+            qid=query[kept],
+            random_state=seed,
+            return_result=True,
+        )
+        for name, score in scores.items()
+    }
+    for name, result in found.items():
+        yield {
+            "scores": name,
+            "CMIP": result.value,
+            "p <= .05": float(result.p_value <= 0.05),
+            "ahead": found["biased"].value - result.value,
+        }
+
+
 LENGTHS = (200, 500, 2_000, 5_000, 20_000)
 ERROR = {"metrics": ("error",), "level": None}
 PAGE = Page(
@@ -337,6 +510,14 @@ PAGE = Page(
             },
             by=("model",),
             runs=200,
+        ),
+        measured(
+            annotations,
+            "With noisy annotations, and with preferences between pairs",
+            ("CMIP", "p <= .05", "ahead"),
+            over={"annotation": ANNOTATIONS},
+            by=("scores",),
+            runs=6,
         ),
     ),
 )

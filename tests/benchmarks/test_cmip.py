@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from benchmarks._study import main
+from benchmarks._study import Settings, main
 from benchmarks.papers._cmip_worlds import shorten
 from benchmarks.papers.cmip import (
     MODELS,
@@ -16,6 +16,7 @@ from benchmarks.papers.cmip import (
     regrets,
     welch_marks,
 )
+from benchmarks.studies import cmip as annotations
 
 
 def exhibits():
@@ -191,3 +192,58 @@ def test_one_figure_end_to_end(tmp_path):
     assert set(MODELS) < set(table["model"])
     assert table.loc[table["metric"] == "ood PPL", "ours"].gt(1).all()
     assert (tmp_path / "cmip" / "figure_2.png").stat().st_size > 1_000
+
+
+def test_labels_from_comparisons_follow_who_wins():
+    # One query of three documents: 0 beat both others, 1 beat 2.
+    wins = np.zeros((1, 3, 3))
+    wins[0, [0, 0, 1], [1, 2, 2]] = 1
+    np.testing.assert_allclose(annotations.win_rate(wins), [[2.5 / 3, 1.5 / 3, 0.5 / 3]])
+    strength = annotations.bradley_terry(wins)
+    # At the maximum of the likelihood, documents win as often as they are expected to.
+    both = strength[:, :, None] + strength[:, None, :]
+    number = wins + wins.transpose(0, 2, 1)
+    expected = (number * strength[:, :, None] / both).sum(axis=2) + strength / (strength + 1)
+    np.testing.assert_allclose(expected, wins.sum(axis=2) + 0.5, atol=1e-3)
+    assert strength[0, 0] > strength[0, 1] > strength[0, 2]
+
+
+def test_preferences_follow_the_grades():
+    grade = np.tile([0, 0, 1, 1, 2, 2, 3, 3, 4, 4], (500, 1))
+    wins = annotations.compared(grade, annotations.FEW_PAIRS, np.random.default_rng(0))
+    assert (wins + wins.transpose(0, 2, 1)).sum() == 2 * 500 * annotations.FEW_PAIRS
+    won = wins.sum(axis=0)
+    share = won[2, 0] / (won[2, 0] + won[0, 2])
+    # One grade apart. A pair is drawn in 20 of 45 queries, some 220 of 500, so that the standard
+    # error of a share of .88 is .022; four of them.
+    assert share == pytest.approx(1 / (1 + np.exp(-annotations.SHARPNESS)), abs=0.09)
+
+
+@pytest.mark.parametrize("name", annotations.ANNOTATIONS)
+def test_annotators_err_as_often_as_they_are_said_to(name):
+    rng = np.random.default_rng(0)
+    grade = rng.integers(0, annotations.N_GRADES, size=(300, annotations.N_DOCUMENTS))
+    rank = rng.permuted(np.tile(np.arange(1, 11), (300, 1)), axis=1)
+    label = annotations.ANNOTATIONS[name](grade, rank, rng)
+    assert label.shape == grade.shape
+    kept = ~np.isnan(label)
+    wrong = np.mean(label[kept] != grade[kept])
+    # A grade drawn from five is the right one in a fifth of the cases. Of 3,000 labels the
+    # standard error of a share is at most .0092; four of them.
+    share = {"true grades": 0.0, "10 % confused": 0.08, "40 % confused": 0.32}
+    if name in share:
+        assert wrong == pytest.approx(share[name], abs=0.037)
+    # Each of two is right in .76 of the cases, and both say the same wrong grade in .0144 of all,
+    # which is .024 of those that they agree on. Of 1,770 labels four standard errors are .015.
+    if name == "two annotators who agree":
+        assert wrong == pytest.approx(0.024, abs=0.015)
+    assert kept.all() == (name != "two annotators who agree")
+
+
+@pytest.mark.filterwarnings("ignore::skultr.exceptions.ClickDataWarning")  # small grades
+def test_a_run_with_annotations():
+    rows = list(annotations.annotations({"annotation": "true grades"}, Settings(tiny=True), 0))
+    table = pd.DataFrame(rows).set_index("scores")
+    assert table.index.tolist() == ["biased", "unbiased", "unbiased, weak"]
+    assert table.loc["biased", "ahead"] == 0
+    np.testing.assert_allclose(table["ahead"], table.loc["biased", "CMIP"] - table["CMIP"])
