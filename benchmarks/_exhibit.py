@@ -5,9 +5,10 @@ word. *Reproduced*: every claim holds, and every published figure lies within th
 tolerance of ours, or within our interval if that is no wider than three of it. *In shape*: every
 claim holds. *Contradicted*: some claim is, and the verdict names it and the reason, where one is
 known. *Undecided at this size*: none is contradicted, and more runs may decide those that are
-open. *Shown*: the paper claims nothing about it. *Incomplete*: no seed has all of its runs, and
-the claims wait for them. Claims without a run that can tell are counted as not judged. Claims in
-settings of ours are decided too, and are no part of the verdict on the paper.
+open. *Shown*: the paper claims nothing about it, or nothing that our machine can tell.
+*Incomplete*: no seed has all of its runs, and the claims wait for them. Claims without a run that
+can tell are counted as not judged. Claims in settings of ours are decided too, and are no part of
+the verdict on the paper.
 """
 
 from collections.abc import Callable

@@ -4,6 +4,8 @@ Numbers that the paper does not name ("nearly perfect", "markedly") are ours, an
 sentence.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 
@@ -333,7 +335,8 @@ def _fits(method):
 
 FEW_COPIES = (
     "with few copies nearly every factor is a component (2,398 of 2,464 in the first run), and "
-    "merging leaves 67 examinations"
+    "merging leaves 67 examinations; tried with padding as a document (exhibit padding), which "
+    "leaves 2,040 components and 425 examinations: not ahead either"
 )
 TABLE_2 = (
     Claim("merging surpasses the baselines in MCC", _merging_leads("MCC"), FEW_COPIES),
@@ -354,6 +357,17 @@ TABLE_2 = (
         "with few copies the fit of Proposition 3 needs relevance and examination whose maxima "
         "multiply to 53 in the first run; those of probabilities multiply to at most 1",
     ),
+)
+
+
+#: Why a claim fails where padding is a document; others are open.
+WHY_PADDED = {
+    TABLE_2[2].says: "DLA without a repair is behind no debiasing there too, by .009 and .015",
+}
+#: The same claims where the padding of short lists is read as one document.
+PADDING = tuple(
+    replace(claim, why=WHY_PADDED.get(claim.says, ""), setting="as the authors' program")
+    for claim in TABLE_2
 )
 
 

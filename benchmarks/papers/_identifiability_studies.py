@@ -16,6 +16,8 @@ from .._documents import feature_columns, read_letor
 from .._study import Study
 from ._identifiability_worlds import (
     MADE,
+    SHORT_LISTS,
+    WHOLE_LISTS,
     contextual_log,
     document_sets,
     log_of_components,
@@ -339,16 +341,23 @@ def n_contexts(settings):
 
 
 @lru_cache(maxsize=2)
-def _contextual(name, settings, seed):
+def _contextual(name, settings, seed, n_documents=WHOLE_LISTS, padding=False):
     n_queries = settings.size(quick=1_000, full=20_000)
     n_test = settings.size(quick=300, full=7_000)
-    train, test = read_documents(name, settings, n_queries, n_test, seed)
-    return *contextual_log(train, n_contexts(settings), n_served(settings), seed), test
+    train, test = read_documents(name, settings, n_queries, n_test, seed, n_documents=n_documents)
+    types = n_contexts(settings)
+    return *contextual_log(train, types, n_served(settings), seed, padding=padding), test
 
 
 def _run_contextual(cell, settings, seed):
-    log, clicks, truth, test = _contextual(cell["documents"], settings, seed)
-    method, start = CONTEXTUAL_METHODS[cell["method"]]
+    world = _contextual(cell["documents"], settings, seed)
+    return [_contextual_row(cell["method"], world, seed)]
+
+
+def _contextual_row(name, world, seed):
+    """Quality of a method on the documents that were shown, and on test documents."""
+    log, clicks, truth, test = world
+    method, start = CONTEXTUAL_METHODS[name]
     plain = log.drop(columns="context")
     if method == "merging":
         repair = IdentifiabilityRepair(BIAS, bias_features=truth.vectors)
@@ -365,15 +374,14 @@ def _run_contextual(cell, settings, seed):
     learned = ranker.teacher_.predict(rows, doc=codes)
     expected = ranker.teacher_.predict_click(rows, doc=codes, bias=train["bias"])
     score = ranker.predict(test[feature_columns_of(test)])
-    return [
-        {
-            "MCC": mean_correlation_coefficient(truth.relevance, learned),
-            **_ndcg("train", log, learned),
-            "click MSE": click_mse(truth.click_probability, expected),
-            **_ndcg("test", test, score),
-            "factors": train["bias"].nunique(),
-        }
-    ]
+    listed = truth.listed
+    return {
+        "MCC": mean_correlation_coefficient(truth.relevance[listed], learned[listed]),
+        **_ndcg("train", log[listed], learned[listed]),
+        "click MSE": click_mse(truth.click_probability[listed], expected[listed]),
+        **_ndcg("test", test, score),
+        "factors": train["bias"].nunique(),
+    }
 
 
 def student():
@@ -415,6 +423,30 @@ CONTEXTS = Study(
     quick_runs=4,
     full_runs=10,
     hours=4.0,
+)
+
+
+def _run_padded(cell, settings, seed):
+    world = _contextual(cell["documents"], settings, seed, SHORT_LISTS, padding=True)
+    graph = IdentifiabilityGraph.from_log(world[0], bias=BIAS)
+    sizes = {"nodes": graph.n_factors, "components": graph.n_components}
+    return [_contextual_row(cell["method"], world, seed) | sizes]
+
+
+#: The methods of table 2 whose gaps decide.
+OF_TABLE_2 = ("No debias", "DLA", "DLA + merging")
+
+PADDED = Study(
+    "padded",
+    _run_padded,
+    lambda settings: [
+        {"documents": name, "method": method}
+        for name in document_sets(settings)
+        for method in OF_TABLE_2
+    ],
+    quick_runs=3,
+    full_runs=5,
+    hours=1.0,
 )
 
 

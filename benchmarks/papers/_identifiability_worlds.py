@@ -31,6 +31,11 @@ MADE = {"made, many copies": 0.15, "made, few copies": 0.01}
 #: Which published set each of them stands for.
 STANDS_FOR = {"made, many copies": "Yahoo!", "made, few copies": "Istella-S"}
 N_POSITIONS = 10
+#: Documents of a query, from the fewest to the most.
+WHOLE_LISTS = (10, 30)
+#: With these 5 % of the places are empty, and one document in all of them lies under a sixth of
+#: the factors (of Yahoo!'s graph in the paper, by its number of edges, under a fifth).
+SHORT_LISTS = (5, 35)
 
 
 # --------------------------------------------------------------------------------------
@@ -175,9 +180,9 @@ def document_sets(settings):
     return list(MADE) if settings.letor is None else [name_of(settings.letor)]
 
 
-def read_documents(name, settings, n_train, n_test, seed, n_features=20):
+def read_documents(name, settings, n_train, n_test, seed, n_features=20, n_documents=WHOLE_LISTS):
     """Training and test documents; in the made sets, copies of documents link queries."""
-    made = {"n_features": n_features, "n_documents": (10, 30)}
+    made = {"n_features": n_features, "n_documents": n_documents}
     train, test = split_documents(settings, n_train, n_test, seed=seed, **made)
     if settings.letor is not None:
         return train, test
@@ -206,6 +211,13 @@ def shown_lists(documents, seed, fraction=0.01):
     return shown.reset_index(drop=True)
 
 
+def with_padding(shown):
+    """Every list as ten rows: each that is missing shows one document, all zeros, of grade 0."""
+    places = [shown["qid"].unique(), range(1, N_POSITIONS + 1)]
+    every = pd.MultiIndex.from_product(places, names=["qid", "position"])
+    return shown.set_index(["qid", "position"]).reindex(every, fill_value=0).reset_index()
+
+
 def same_features(documents, n_features=None):
     """The same number for documents with equal (first ``n_features``) features."""
     names = [name for name in feature_columns(documents) if name != "position"][:n_features]
@@ -215,15 +227,19 @@ def same_features(documents, n_features=None):
 # --------------------------------------------------------------------------------------
 # Positions times contexts
 # --------------------------------------------------------------------------------------
-def contextual_log(documents, n_contexts, n_impressions, seed):
+def contextual_log(documents, n_contexts, n_impressions, seed, *, padding=False):
     """Every list served once, each document in a context of its own.
 
     Returns the log (a row for each list and position), its click rates, and the truth by row:
-    relevance, click probability, and the vector of each (position, context).
+    relevance, click probability, whether the row is a document of the list, and the vector of
+    each (position, context). With ``padding`` the other rows of short lists are a document too.
     """
     rng = np.random.default_rng([13, seed])
     user = ContextualPositionBasedUser(n_contexts=n_contexts, random_state=seed)
-    shown = shown_lists(documents, seed)
+    shown = shown_lists(documents, seed).assign(listed=1)
+    if padding:
+        shown = with_padding(shown)
+    listed = shown.pop("listed").eq(1).to_numpy()
     context = rng.integers(n_contexts, size=len(shown))
     position = shown["position"].to_numpy()
     relevance = relevance_probability(
@@ -243,7 +259,9 @@ def contextual_log(documents, n_contexts, n_impressions, seed):
         for place in range(1, N_POSITIONS + 1)
         for kind, vector in enumerate(user.context_vectors)
     }
-    truth = SimpleNamespace(relevance=relevance, click_probability=probability, vectors=vectors)
+    truth = SimpleNamespace(
+        relevance=relevance, click_probability=probability, listed=listed, vectors=vectors
+    )
     return log, clicks, truth
 
 

@@ -7,9 +7,10 @@ import pytest
 from benchmarks._study import Settings, main
 from benchmarks.papers import _identifiability_claims as claims
 from benchmarks.papers._identifiability_claims import FIGURE_3A, FIGURE_4A
-from benchmarks.papers._identifiability_studies import LOG
+from benchmarks.papers._identifiability_studies import LOG, OF_TABLE_2
 from benchmarks.papers._identifiability_worlds import (
     MADE,
+    SHORT_LISTS,
     contextual_log,
     log_of_components,
     read_documents,
@@ -26,7 +27,7 @@ def test_every_table_and_figure_of_the_paper():
     figures = ["3a", "3b", "4a", "4b", "4c", "4d", "5", "6", "7a", "7b", "7c", "7d"]
     expected = {f"table {n}" for n in range(1, 7)} | {f"figure {n}" for n in figures}
     names = [exhibit.name for exhibit in PAGE.exhibits]
-    assert {*names} == expected | {"propositions"}
+    assert {*names} == expected | {"propositions", "padding"}
     assert len(names) == len({*names})
 
 
@@ -112,6 +113,27 @@ def test_copies_alone_link_contexts():
     assert many < 0.8 < 0.95 < few
 
 
+def test_padding_is_one_document_that_joins_factors():
+    train, _ = read_documents("made, few copies", settings(), 400, 10, 0, n_documents=SHORT_LISTS)
+    largest = []
+    for padding in (False, True):
+        log, _, truth = contextual_log(train, 100, 1_000, 0, padding=padding)
+        graph = IdentifiabilityGraph.from_log(log, bias=["position", "context"])
+        largest.append(graph.components["n_factors"].max() / graph.n_factors)
+    assert log.groupby("qid").size().eq(10).all()
+    padded = log[~truth.listed]
+    assert padded["doc"].nunique() == 1
+    assert padded["doc"].iloc[0] not in log["doc"][truth.listed].to_numpy()
+    # A page of n documents lacks the last 10 - n.
+    lengths = train.groupby("qid").size()
+    assert len(padded) == (10 - lengths).clip(lower=0).sum() > 0
+    assert (padded["position"] > lengths[padded["qid"]].to_numpy()).all()
+    # The largest component has all factors under which padding stands.
+    without, joined = largest
+    n_padded = padded.groupby(["position", "context"]).ngroups
+    assert joined >= n_padded / graph.n_factors > without
+
+
 def test_a_log_of_ones_own(tmp_path):
     rows = [(s, 1, d, p) for s in range(2) for p, d in enumerate("ab" if s else "ba", start=1)]
     log = pd.DataFrame(rows, columns=["session", "qid", "doc", "position"]).assign(click=0)
@@ -186,6 +208,17 @@ def test_the_claims_of_contexts_can_fail():
     assert which(0.8, 0.5) == [True, True]
     assert which(0.9, 0.5) == [True, False]
     assert which(0.8, 0.71) == [False, False]
+
+
+def test_the_claims_of_merging_in_contexts_can_fail():
+    index = pd.MultiIndex.from_product([["made"], OF_TABLE_2], names=["documents", "method"])
+    means = pd.DataFrame({"click MSE": [1.0, 0.01, 0.5]}, index)
+    for metric in ("MCC", "train nDCG@10", "test nDCG@10"):
+        means[metric] = [0.6, 0.7, 0.8]
+    means.loc[("made", "DLA"), "test nDCG@10"] = 0.81
+    for asked in (claims.TABLE_2, claims.PADDING):
+        assert held(asked, means, None) == [True, True, False, True, False]
+    assert {claim.setting for claim in claims.PADDING} == {"as the authors' program"}
 
 
 def test_the_claims_of_chances_can_fail():

@@ -4,8 +4,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from benchmarks._study import main
-from benchmarks.papers.vectorization import BASELINES, CUTS, PAGE
+from benchmarks._study import Settings, main
+from benchmarks.papers._vectorization_training import METHODS, BestByLabels, n_tried, train
+from benchmarks.papers.vectorization import BASELINES, CUTS, PAGE, make_world
+from skultr.metrics import ndcg_score
 
 
 def paper():
@@ -88,6 +90,63 @@ def test_spread_is_that_of_methods_not_of_documents(steady, holds):
         ]
     )
     assert held("table 1", 2, None, rows) is holds
+
+
+def test_tables_show_the_chosen_setting_and_figures_every_length():
+    rows = pd.DataFrame(
+        [
+            {"documents": documents, "method": "Vectorization", "d": d, "nDCG@10": 0.7}
+            for documents in ("first", "second")
+            for d in (5, 2, np.nan)
+        ]
+        + [{"documents": "second", "method": "Affine", "d": np.nan, "nDCG@10": 0.6}]
+    )
+    assert exhibit("table 1").keep(rows)["method"].tolist() == [*["Vectorization"] * 2, "Affine"]
+    figure = exhibit("figure 4b").keep(rows)
+    assert figure["d"].tolist() == [2, 2, 5, 5]
+    assert figure["method"].tolist() == ["Vectorization", "Affine"] * 2
+    assert set(figure["documents"]) == {"second"}
+
+
+# Training as in the paper -----------------------------------------------------------------
+@pytest.fixture(scope="module")
+def small():
+    settings = Settings(tiny=True, queries=60, sessions=2000)
+    cell = {"documents": "made", "user": "trust"}
+    return settings, make_world(cell, settings, seed=0)
+
+
+# Each document is shown at one position, which rankers warn of.
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("method", METHODS)
+def test_the_epoch_that_ranks_validation_documents_best_is_kept(small, method, monkeypatch):
+    settings, world = small
+    seen = []
+    quality = BestByLabels._quality
+
+    def watched(self, module):
+        seen.append(quality(self, module))
+        return seen[-1]
+
+    monkeypatch.setattr(BestByLabels, "_quality", watched)
+    ranker, choices = METHODS[method]
+    fitted = train(ranker, world.log, world.validation, settings, 0, max_epochs=15, **choices[0])
+    # Two trainings of affine correction, of which the last one ranks.
+    assert len(seen) == (6 if method == "Affine" else 3)
+    documents = world.validation
+    scores = fitted.predict(documents)
+    if method == "Vectorization":
+        # The base vectors come after it.
+        mean = fitted.observation_embedding_.mean().to_numpy()
+        scores = fitted.relevance_embedding(documents) @ mean
+    found = ndcg_score(documents["relevance"], scores, qid=documents["qid"], k=10)
+    assert found == pytest.approx(max(seen[-3:]), abs=1e-6)
+
+
+def test_quick_chooses_between_two_lengths():
+    for method, (_, choices) in METHODS.items():
+        assert n_tried(method, Settings()) == len(choices)
+        assert n_tried(method, Settings(quick=True)) == (2 if method == "Vectorization" else 1)
 
 
 @pytest.mark.parametrize(("best", "holds"), [(2, True), (4, False)])

@@ -59,6 +59,33 @@ def fitted_relevance(log, rate):
     return ranker.relevance_[log["doc"].unique()]
 
 
+def test_merged_factors_may_leave_no_probabilities_that_fit():
+    """Proposition 3 of Chen et al. (2024) holds for numbers, but not for probabilities.
+
+    Position 1 is merged with position 4: r_0 o = .5, r_1 o = .05 and r_1 o_3 = .5 give
+    r_0 o_3 = 5. With r_0 o_3 at most 1, errors of at most e have (.5 - e)^2 <= .05 + e, so that e
+    is at least 1 - sqrt(.8).
+    """
+    X = pd.DataFrame({"qid": [0, 1, 2, 3], "doc": [0, 0, 1, 1], "position": [1, 2, 3, 4]})
+    X = X.assign(impressions=1_000_000, doc_scope="global")
+    clicks = np.array([0.5, 0.05, 0.5, 0.05])
+    near = {1: 0.0, 2: 10.0, 3: 20.0, 4: 0.1}
+    repair = IdentifiabilityRepair(bias_features=near, position_weight=0.0).fit(X, clicks)
+    merged = repair.transform(X)
+    assert merged["bias"].tolist() == [0, 1, 2, 0]
+    relevance = np.array([1.0, 0.1])[X["doc"]]
+    examination = np.array([0.5, 0.05, 5.0])[merged["bias"]]
+    assert relevance * examination == pytest.approx(clicks)
+    errors = []
+    for log in (X.assign(bias=X["position"]), merged):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", NotIdentifiableWarning)
+            ranker = DLARanker(relevance="embedding", random_state=0).fit(log, clicks)
+        errors.append(np.abs(ranker.predict_click(log) - clicks).max())
+    assert errors[0] < 0.001
+    assert errors[1] > 1 - np.sqrt(0.8)
+
+
 # Merging ---------------------------------------------------------------------------------
 @pytest.mark.parametrize("kind", CONVERT)
 def test_merges_across_the_gap(kind):
