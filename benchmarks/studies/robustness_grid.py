@@ -70,8 +70,10 @@ from .._documents import feature_columns, split_documents
 from .._exhibit import summarize
 from .._study import Claim, Exhibit, Page, Study
 
-#: Queries of the log, and those to test on.
-N_LOGGED, N_TEST = 200, 300
+#: Queries of the log.
+N_LOGGED = 200
+#: Queries to test on.
+N_TEST = 300
 N_POSITIONS = 10
 POSITIONS = np.arange(1, N_POSITIONS + 1)
 #: The best grade: those of all sets of documents are brought to this scale.
