@@ -15,7 +15,7 @@ PACKAGE = Path(__file__).parents[1] / "skultr"
 ALLOWED = {
     ("_models/_tabular.py", "_best_by_newton"): "the loss of the factors judges what it found",
     ("_models/_tabular.py", "_step"): "a step of a damped method, which is judged afterwards",
-    ("propensity/_harvesting.py", "cheapest_shares"): "the best of all rounds, each valid",
+    ("propensity/_swap_plans.py", "cheapest_shares"): "the best of all rounds, each valid",
     ("metrics/_judged_documents.py", "random_rankings"): "a sample, and no search",
     ("propensity/_comparisons.py", "_factor_scale"): "a solution need not exist",
     ("propensity/_relevance_labels.py", "_with_intervals"): "more rounds lead away: see there",

@@ -17,7 +17,8 @@ from .._base._typing import ArrayLike, Column, Estimator, Floats, Predictor, Tab
 from .._log._dataset import ClickDataset
 from .._log._roles import read_role
 from .._log._segments import TINY, pair_codes
-from ..propensity._harvesting import (
+from ..propensity._source import PROPENSITY_CONSTRAINT, propensities
+from ..propensity._swap_plans import (
     ENDLESS,
     SwapModel,
     cheapest_shares,
@@ -26,7 +27,6 @@ from ..propensity._harvesting import (
     moves_of,
     sessions_for,
 )
-from ..propensity._source import PROPENSITY_CONSTRAINT, propensities
 from ..simulation import DeterministicPolicy, MixturePolicy, Policy
 from ..simulation._policies import SHUFFLE, Layout, LayoutPolicy
 from ._logged_pages import LoggedPages, Pages

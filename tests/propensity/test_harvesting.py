@@ -23,6 +23,7 @@ from skultr.propensity import (
     RandomizedPropensity,
     _comparisons,
     _harvesting,
+    _swap_plans,
 )
 from skultr.propensity._comparisons import Comparisons, solve
 from skultr.simulation import (
@@ -430,12 +431,12 @@ def test_a_silent_position_does_not_spoil_deeper_ones(method):
 
 def test_sessions_reach_the_half_width():
     def precision(_, sessions):
-        return _harvesting.Precision(sessions**-0.5, np.array([sessions**-0.5]))
+        return _swap_plans.Precision(sessions**-0.5, np.array([sessions**-0.5]))
 
     model = SimpleNamespace(precision=precision)
-    assert _harvesting.sessions_for(model, None, 0.1) == pytest.approx(100, rel=0.011)
-    assert _harvesting.sessions_for(model, None, 2.0) < 1.01
-    assert _harvesting.sessions_for(model, None, 1e-9) == _harvesting.ENDLESS
+    assert _swap_plans.sessions_for(model, None, 0.1) == pytest.approx(100, rel=0.011)
+    assert _swap_plans.sessions_for(model, None, 2.0) < 1.01
+    assert _swap_plans.sessions_for(model, None, 1e-9) == _swap_plans.ENDLESS
 
 
 # Solving --------------------------------------------------------------------------------
