@@ -60,7 +60,9 @@ def _locked(path, mode):
         raise OSError("no lock: a pipe, say, would wait for ever")
     with path.open(mode) as file:
         if fcntl is not None:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # A new file waits for those that look whether it was left; they do not wait.
+            is_new = mode == "xb"
+            fcntl.flock(file, fcntl.LOCK_EX | (0 if is_new else fcntl.LOCK_NB))
         elif mode == "rb":
             raise OSError("nothing tells whether the process lives")
         yield file
