@@ -3,6 +3,7 @@
 import multiprocessing
 import os
 import signal
+import threading
 
 import pytest
 
@@ -51,6 +52,26 @@ def test_names_of_patterns_are_names(tmp_path):
     with folder_beside(tmp_path / "abc") as other, folder_beside(tmp_path / "*") as folder:
         assert other.is_dir()
         assert folder.is_dir()
+
+
+def test_a_write_waits_for_those_that_look_whether_it_was_left(tmp_path, monkeypatch):
+    """Another process may lock the new file, to read it, before its owner does."""
+    fcntl = pytest.importorskip("fcntl")
+    lock_file = fcntl.flock
+    looks = []
+
+    def flock(file, how):
+        if not looks:
+            other = open(file.name, "rb")  # noqa: SIM115
+            lock_file(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            looks.append(threading.Timer(0.2, other.close))
+            looks[0].start()
+        lock_file(file, how)
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with folder_beside(tmp_path / "m.zip") as folder:
+        assert (folder / "lock").read_bytes()
+    looks[0].join()
 
 
 def test_a_write_in_progress_is_left_alone(tmp_path):

@@ -60,9 +60,12 @@ def _locked(path, mode):
         raise OSError("no lock: a pipe, say, would wait for ever")
     with path.open(mode) as file:
         if fcntl is not None:
-            # A new file waits for those that look whether it was left; they do not wait.
-            is_new = mode == "xb"
-            fcntl.flock(file, fcntl.LOCK_EX | (0 if is_new else fcntl.LOCK_NB))
+            how = fcntl.LOCK_EX
+            if mode == "rb":
+                # Who looks whether it was left does not wait. The owner of a new file does: others
+                # hold it only while they look.
+                how |= fcntl.LOCK_NB
+            fcntl.flock(file, how)
         elif mode == "rb":
             raise OSError("nothing tells whether the process lives")
         yield file

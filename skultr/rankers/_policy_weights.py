@@ -66,22 +66,24 @@ def chance_by_features(log: ClickLog, ranker: NeuralEstimator) -> Floats:
 
     By a logistic regression on what a network thinks of the document, relative to its page.
     """
-    n_factors = np.count_nonzero(_shares(log))
+    share = _shares(log)[log.bias]
+    part = log.sample()
+    n_factors = np.count_nonzero(_shares(part))
     if n_factors == 1 or n_factors > MOST_FACTORS.value:
-        return _shares(log)[log.bias]
+        return share
     learner = DualLearner.like(ranker)
     policy = fit_policy(learner, log)
     regression = make_pipeline(
         SplineTransformer(n_knots=_KNOTS), LogisticRegression(max_iter=_ITERATIONS)
     )
-    part = log.sample()
     above = _above_page(part, learner, policy)
     regression.fit(above, part.bias, logisticregression__sample_weight=part.weight)
     chance = regression.predict_proba(_above_page(log, learner, policy))
-    # Classes are the factors of the sample, which has hardly fewer than the log.
-    column = np.searchsorted(regression.classes_, log.bias)
-    column = np.minimum(column, len(regression.classes_) - 1)
-    return chance[np.arange(log.n_rows), column]
+    # Classes are the factors of the sample. Features do not tell of one that it lacks.
+    factors = regression.classes_
+    column = np.minimum(np.searchsorted(factors, log.bias), len(factors) - 1)
+    is_known = factors[column] == log.bias
+    return np.where(is_known, chance[np.arange(log.n_rows), column], share)
 
 
 def _above_page(log, learner, policy):

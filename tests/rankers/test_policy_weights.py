@@ -72,6 +72,21 @@ def test_a_further_log_may_have_one_factor():
     assert (ranker.predict(log) != before).any()
 
 
+def test_features_do_not_tell_of_a_factor_that_the_sample_lacks(monkeypatch):
+    lengths = np.tile([2, 2, 3], 20)
+    X = pd.DataFrame({"qid": np.repeat(np.arange(60), lengths)})
+    X["session"] = X["qid"]
+    X["position"] = X.groupby("qid").cumcount() + 1
+    X["a"] = np.arange(len(X)) % 7
+    log = make_click_log(X, X[["a"]].to_numpy(np.float32), np.full(len(X), 0.5))
+    sample = log.select_queries(lengths == 2)
+    monkeypatch.setattr(type(log), "sample", lambda self: sample)
+    found = weights.chance_by_features(log, NeuralEstimator(random_state=0, max_epochs=1))
+    third = log.bias == 2
+    np.testing.assert_allclose(found[third], 20 / 140)
+    assert (found[~third] != _share(log)[~third]).any()
+
+
 def test_weighted_documents_have_the_same_factors(monkeypatch):
     """With many impressions the prior does not matter, and no weight is at its bound."""
     log = _orders([40_000, 9_000, 9_000, 12_000, 10_000, 20_000])
