@@ -1,6 +1,6 @@
 """Runs of the identifiability paper: what is fitted to which log, and what is measured."""
 
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 import pandas as pd
@@ -291,6 +291,15 @@ def _of_documents(settings):
     return [{"documents": name} for name in document_sets(settings)]
 
 
+def _each_method(methods, settings):
+    """A cell for each set of documents and method."""
+    return [
+        {"documents": name, "method": method}
+        for name in document_sets(settings)
+        for method in methods
+    ]
+
+
 BY_CONTEXTS = Study("by contexts", _run_by_contexts, _of_documents, 20, 20, hours=0.05)
 
 
@@ -415,11 +424,7 @@ CONTEXTUAL_METHODS = {
 CONTEXTS = Study(
     "contexts",
     _run_contextual,
-    lambda settings: [
-        {"documents": name, "method": method}
-        for name in document_sets(settings)
-        for method in CONTEXTUAL_METHODS
-    ],
+    partial(_each_method, CONTEXTUAL_METHODS),
     quick_runs=4,
     full_runs=10,
     hours=4.0,
@@ -439,11 +444,7 @@ OF_TABLE_2 = ("No debias", "DLA", "DLA + merging")
 PADDED = Study(
     "padded",
     _run_padded,
-    lambda settings: [
-        {"documents": name, "method": method}
-        for name in document_sets(settings)
-        for method in OF_TABLE_2
-    ],
+    partial(_each_method, OF_TABLE_2),
     quick_runs=3,
     full_runs=5,
     hours=1.0,

@@ -382,34 +382,26 @@ def _at_least_both(means, rows):
     return mean[OURS] - mean[[NAIVE, "production"]] + MARGIN
 
 
+#: What is said of a method, of which methods, and its gaps.
+SENTENCES = (
+    (f"is above {', '.join(OTHERS)} in the mean over all cells", ROBUST, _over_others),
+    (f"is above {', '.join(OTHERS)} for each kind of user", ROBUST, _over_others_of_each_user),
+    (
+        "is no better than naive behind strong production with few sessions",
+        CORRECTED,
+        _no_better_than_naive,
+    ),
+    (
+        "leads by less there than behind weak production with many sessions",
+        CORRECTED,
+        _lead_is_smaller,
+    ),
+)
 CLAIMS = (
     *(
-        Claim(
-            f"{name} is above {', '.join(OTHERS)} in the mean over all cells",
-            partial(_over_others, name),
-        )
-        for name in ROBUST
-    ),
-    *(
-        Claim(
-            f"{name} is above {', '.join(OTHERS)} for each kind of user",
-            partial(_over_others_of_each_user, name),
-        )
-        for name in ROBUST
-    ),
-    *(
-        Claim(
-            f"{name} is no better than naive behind strong production with few sessions",
-            partial(_no_better_than_naive, name),
-        )
-        for name in CORRECTED
-    ),
-    *(
-        Claim(
-            f"{name} leads by less there than behind weak production with many sessions",
-            partial(_lead_is_smaller, name),
-        )
-        for name in CORRECTED
+        Claim(f"{name} {says}", partial(gaps, name))
+        for says, names, gaps in SENTENCES
+        for name in names
     ),
     Claim(
         "The ensemble is at least at naive and production there, less .005",

@@ -428,14 +428,14 @@ def _count_faults(frame, columns, faults):
     is_rate = "click" in columns and "n_clicks" not in columns
     if is_rate:
         expressions.append(columns["click"].max().alias("largest"))
-    # pandas has one type for all columns of a row.
     numbers = collect(frame.select(*expressions)).row(0)
     largest = numbers[-1] if is_rate else None
     found = []
     for fault, count, rows in zip(faults, numbers[1 : len(wrong) + 1], wrong, strict=True):
         if count:
             found.append((fault, int(count), rows))
-    return int(numbers[0]), largest, found
+    n_rows = int(numbers[0])  # pandas has one type for all columns of a row
+    return n_rows, largest, found
 
 
 def _message_of(fault, n_rows, wrong_rows, columns, schema, called):

@@ -212,19 +212,26 @@ def _estimated(shown, clicks, query):
     )
     # The first position has the error 0.
     told = np.where(np.isnan(found), 0.0, np.maximum(error, 1e-3) ** -2.0)
-    share = told / (told + precision)
-    source = "Examination is that of the log."
+    both = told + precision
+    share = told / both
+    by_log = np.nan_to_num(found)
+    by_prior = _SHARE_OF_FALL * fall
+    examination = np.exp(share * by_log + (1 - share) * by_prior)
+    return examination, np.append(0.0, both[1:] ** -0.5), _source_in_words(share)
+
+
+def _source_in_words(share):
+    """Where examination is from, by the share that the log has in what is known of a position."""
     vague = np.flatnonzero(share[1:] < 0.5) + 2
-    if vague.size:
-        more = ", ..." if len(vague) > 5 else ""
-        source = (
-            "The log determines examination only roughly at the positions "
-            f"{', '.join(map(str, vague[:5]))}{more}: "
-            f"{_SHARE_OF_FALL:.0%} of the fall of their click rates (in logarithms) is taken for "
-            "examination. Plan again from the first days of the experiment."
-        )
-    examination = np.exp(share * np.nan_to_num(found) + (1 - share) * _SHARE_OF_FALL * fall)
-    return examination, np.append(0.0, (told + precision)[1:] ** -0.5), source
+    if not vague.size:
+        return "Examination is that of the log."
+    more = ", ..." if len(vague) > 5 else ""
+    return (
+        "The log determines examination only roughly at the positions "
+        f"{', '.join(map(str, vague[:5]))}{more}: "
+        f"{_SHARE_OF_FALL:.0%} of the fall of their click rates (in logarithms) is taken for "
+        "examination. Plan again from the first days of the experiment."
+    )
 
 
 #: Sessions after which more tell nothing.
@@ -319,23 +326,32 @@ def cheapest_shares(
 
 def _cheapest_within(limit, info, cost, start):
     """Shares of least cost whose variances are within a limit, and that add up to at most 1."""
-    precise = {
-        "type": "ineq",
-        "fun": lambda shares: 1 - _variance(shares, info) / limit,
-        "jac": lambda shares: -_slope_of_variance(shares, info) / limit[:, None],
-    }
-    at_most_all = {
-        "type": "ineq",
-        "fun": lambda shares: 1 - shares.sum(),
-        "jac": lambda shares: -np.ones(len(shares)),
-    }
+
+    # SciPy keeps what these return at 0 or above.
+    def precision_left(shares):
+        return 1 - _variance(shares, info) / limit
+
+    def slope_of_precision(shares):
+        return -_slope_of_variance(shares, info) / limit[:, None]
+
+    def pages_left(shares):
+        return 1 - shares.sum()
+
+    def slope_of_pages(shares):
+        return -np.ones(len(shares))
+
+    constraints = [
+        {"type": "ineq", "fun": precision_left, "jac": slope_of_precision},
+        {"type": "ineq", "fun": pages_left, "jac": slope_of_pages},
+    ]
+    bounds = [(0, 1)] * len(cost)
     # Where it stops early, the shares are judged by the caller all the same.
     found = minimize(
         lambda shares: cost @ shares,
         start,
         jac=lambda shares: cost,
-        bounds=[(0, 1)] * len(cost),
-        constraints=[precise, at_most_all],
+        bounds=bounds,
+        constraints=constraints,
         method="SLSQP",
     )
     shares = np.clip(found.x, 0, 1)
