@@ -12,8 +12,8 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from skultr import aggregate_clicks
-from skultr.click_models import CascadeModel, DBNModel, NCMModel, PBMModel, UBMModel
+from skultr import UserAwareIPSRanker, aggregate_clicks
+from skultr.click_models import CascadeModel, DBNModel, DCMModel, NCMModel, PBMModel, UBMModel
 from skultr.identifiability import IdentifiabilityRepair
 from skultr.metrics import ClickLikelihoodScorer, RankingScorer
 from skultr.model_selection import QueryKFold
@@ -119,6 +119,12 @@ case(
     lambda: IPSRanker(estimator=Ridge(), correction="offset").fit(LOG, "click"),
     lambda: IPSRanker(estimator=Ridge(), correction="divide").fit(LOG, "click"),
     lambda: LambdaMARTRanker(n_estimators=2).fit(LOG, "click"),
+)
+case(
+    "correction='offset' needs propensities that do not depend on the clicks",
+    lambda: IPSRanker(propensity=DCMModel(), correction="offset", **SHORT).fit(LOG, "click"),
+    lambda: IPSRanker(propensity=DCMModel(), correction="divide", **SHORT).fit(LOG, "click"),
+    lambda: UserAwareIPSRanker(propensity=DCMModel(), **SHORT).fit(LOG, "click"),
 )
 case(
     "correction='doubly_robust' needs a model of relevance",

@@ -200,8 +200,9 @@ class IPSRanker(HasPublishedVariant, PropensityRanker, _WeightedRanker):
     likelihood of where the clicks of a list fell. Expected clicks :math:`o_i r_i` have their
     optimum at :math:`e^s \propto r`, which is also that of the clicks over propensities. That
     needs propensities which do not depend on the clicks of the list. Those of click models such as
-    :class:`~skultr.click_models.DCMModel` do, and "auto" divides by them. The mean over sessions,
-    by which :class:`UserAwareIPSRanker` corrects, is an offset again, and has less variance.
+    :class:`~skultr.click_models.DCMModel` do: "auto" divides by them, and "offset" is refused. The
+    mean over sessions, by which :class:`UserAwareIPSRanker` corrects, is an offset again, and has
+    less variance.
 
     If all propensities are equal, the ranker is :class:`NaiveRanker`.
 
@@ -313,10 +314,10 @@ class IPSRanker(HasPublishedVariant, PropensityRanker, _WeightedRanker):
             if self._earlier is not None:
                 # A further log does not change the form that the first one had.
                 return self.correction_
-            follows_clicks = reads_pages(self.propensity) and not self._averages
-            if self.correction == "auto" and follows_clicks:
+            if reads_pages(self.propensity) and not self._averages:
                 # P(examined | clicks above) says what the session clicked: that is no offset.
-                return "divide"
+                self._refuse_offset_of_clicks()
+                return "divide" if self.correction == "auto" else self.correction
             return self.correction
         if self.correction == "offset":
             raise ValueError(
@@ -325,6 +326,15 @@ class IPSRanker(HasPublishedVariant, PropensityRanker, _WeightedRanker):
                 "correction='divide'; or, for trees, LambdaMARTRanker."
             )
         return "divide"
+
+    def _refuse_offset_of_clicks(self):
+        """Raise if an offset was asked for, where propensities depend on the clicks of a page."""
+        if self.correction == "offset":
+            raise ValueError(
+                "correction='offset' needs propensities that do not depend on the clicks of a "
+                f"page, got propensity={self.propensity!r}. Use correction='divide'; or "
+                "UserAwareIPSRanker, which takes their mean over the sessions of a query."
+            )
 
     def _require_regressor(self):
         """Raise if an estimator, which is to model relevance, predicts an order alone."""
