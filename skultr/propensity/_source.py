@@ -468,11 +468,7 @@ def debias_clicks(log, *, clip=None, divisors=None, normalize=False, relevance=N
     the rows, (n_rows,), the clicks are doubly robust: what a divisor has more than the propensity
     is filled in by the model. With ``normalize``, the mean weight of a click is 1.
     """
-
-    def bounded(part):
-        return np.maximum(part.propensity, clip or 0.0)
-
-    divisor = log.by_chunk(divisors or bounded, whole_queries=True)
+    divisor = _divisor_of(log, clip, divisors)
     divided = log.clicks * (1 / divisor)
     n_clicks = log.clicks.sum()
     if n_clicks == 0:
@@ -486,6 +482,15 @@ def debias_clicks(log, *, clip=None, divisors=None, normalize=False, relevance=N
     if normalize:
         labels = labels * (n_clicks / divided.sum())
     return DebiasedClicks(labels, *_evenness(log, divided, divisor))
+
+
+def _divisor_of(log, clip, divisors):
+    """What the clicks of each row are divided by."""
+
+    def bounded(part):
+        return np.maximum(part.propensity, clip or 0.0)
+
+    return log.by_chunk(divisors or bounded, whole_queries=True)
 
 
 def _evenness(log, divided, divisor):
@@ -622,15 +627,15 @@ def distinct_pairs(group, code):
     return np.divmod(key, n_codes), place
 
 
-def warn_about_weights(log, *, clip=None, queries=True):
-    """Warn of weights whose noise decides what is learned from the debiased clicks."""
+def warn_about_weights(log, *, clip=None, divisors=None, queries=True):
+    """Warn of weights whose noise decides what is learned from the debiased clicks.
+
+    ``clip`` and ``divisors`` are those of `debias_clicks`.
+    """
+    # A row without a click has no weight.
     clicked = log.clicks > 0
     clicks = log.clicks[clicked]
-    # A row without a click has no weight.
-    propensity = log.propensity[clicked]
-    if clip is not None:
-        propensity = np.maximum(propensity, clip)
-    weight = 1 / propensity
+    weight = 1 / _divisor_of(log, clip, divisors)[clicked]
     if not len(clicks) or _warn_about_few_clicks(clicks, weight) or not queries:
         return
     n_queries = np.count_nonzero(log.by_query(log.clicks))

@@ -228,7 +228,7 @@ class PropensityRanker(TakesPropensities):
 
         With modelled relevance of the rows they are doubly robust.
         """
-        warn_about_weights(log, clip=self.clip_)
+        warn_about_weights(log, divisors=self._divisors)
         debiased = debias_clicks(log, divisors=self._divisors, relevance=relevance)
         return self._describe(log, debiased)
 

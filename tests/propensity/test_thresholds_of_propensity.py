@@ -272,6 +272,9 @@ class _Weighted(SimpleNamespace):
     def by_query(self, values):
         return np.ones(self.n_queries)
 
+    def by_chunk(self, value, whole_queries):
+        return value(self)
+
 
 def _log(light, heavy, propensity, n_queries=1):
     clicks = np.append(np.ones(light), np.ones(heavy))

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from skultr._log._clicklog import make_click_log
+from skultr.exceptions import UnstableWeightsWarning
 from skultr.propensity._source import (
     average_propensities,
     examples_of_kinds,
@@ -73,6 +74,23 @@ def test_doubly_robust_labels_fill_in_the_pages_that_did_not_show_it():
     # 4 of 20 examinations have 2 clicks, and 16 those of the model.
     assert label[2] == pytest.approx((2 + 16 * modelled) / 20)
     assert weight[2] == pytest.approx(20)
+
+
+@pytest.mark.filterwarnings("ignore:The log has .* clicks per query")
+@pytest.mark.filterwarnings("ignore:LambdaMARTRanker gives all documents .* the same score")
+def test_weights_that_all_pages_bound_are_no_reason_to_warn():
+    """Each query has a click at propensity 1, and one at .1 that a tenth of its pages showed."""
+    X = pd.DataFrame({"qid": np.repeat(np.arange(30), 4), "session": np.repeat(np.arange(60), 2)})
+    X["doc"] = [0, 1, 0, 2] * 30
+    X["position"] = [1, 2] * 60
+    X["impressions"] = [9.0, 9.0, 1.0, 1.0] * 30
+    clicks = [0, 0, 1, 1] * 30
+    X["f0"] = np.linspace(0, 1, 120)
+    settings = {"propensity": [1.0, 0.1], "n_estimators": 2, "early_stopping": False}
+    with pytest.warns(UnstableWeightsWarning, match="60 clicks carry the information of 36"):
+        LambdaMARTRanker(debiasing="user-aware", clip=0.1, **settings).fit(X, clicks)
+    # .1 over a tenth of the pages bounds both weights to 1.
+    LambdaMARTRanker(debiasing="policy-aware", clip=0.1, **settings).fit(X, clicks)
 
 
 @pytest.mark.parametrize("traffic_exponent", [0.0, 0.5, 1.0])
