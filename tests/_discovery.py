@@ -17,7 +17,7 @@ from skultr.simulation import User
 
 #: Members that train in no batches, of which the checks of a ranker could not know.
 RANK_MEMBERS = [
-    ("ips", IPSRanker(estimator=Ridge())),
+    ("ips", IPSRanker(estimator=Ridge(), propensity=PowerLawPropensity(eta=1.0))),
     ("heckman", HeckmanRanker(hidden_layer_sizes=())),
 ]
 
@@ -119,4 +119,7 @@ def _instance(cls):
     if "max_epochs" in estimator.get_params():
         # What the checks ask holds after any epoch; the second one starts from a fitted network.
         estimator.set_params(max_epochs=2)
+    if "n_estimators" in estimator.get_params():
+        # It also holds after any number of trees.
+        estimator.set_params(n_estimators=20)
     return estimator

@@ -5,6 +5,7 @@ import importlib
 import re
 import sys
 import tomllib
+from functools import cache
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
@@ -41,8 +42,12 @@ def imported(tree):
     return found - {*sys.stdlib_module_names, "skultr"}
 
 
+#: Reading the metadata of all that is installed takes a second.
+distributions = cache(packages_distributions)
+
+
 def distribution(package):
-    (name, *_) = packages_distributions().get(package, [package])
+    (name, *_) = distributions().get(package, [package])
     return name.lower().removesuffix("-cpu")
 
 
