@@ -229,7 +229,7 @@ def dims(cell, settings, seed):
 
 def starts(cell, settings, seed):
     rankers = {"default": VectorizationRanker(**TWO_STAGES)}
-    for epochs in (0, 10):
+    for epochs in (0, 5, 10, 20):
         frozen = type("Frozen", (VectorizationRanker,), {"_frozen_epochs": epochs})
         rankers[f"{epochs} frozen epochs"] = frozen(**TWO_STAGES)
     by_rate = {
