@@ -34,6 +34,7 @@ from ._source import (
     PROPENSITY_CONSTRAINT,
     RowsOfLog,
     average_propensities,
+    bounded_propensity,
     columns_of_cells,
     debias_clicks,
     is_click_model,
@@ -366,8 +367,9 @@ def _debiased(log, user_aware, clip):
         log = average_propensities(log)
     else:
         require_positive(log)
-    warn_about_weights(log, clip=clip, queries=False)
-    debiased = debias_clicks(log, clip=clip)
+    divisor = bounded_propensity(log, clip)
+    warn_about_weights(log, divisor, queries=False)
+    debiased = debias_clicks(log, divisor=divisor)
     return label_table(log, debiased.clicks)
 
 

@@ -461,14 +461,15 @@ def zero_propensity(what, rows, where):
     return ValueError(message)
 
 
-def debias_clicks(log, *, clip=None, divisors=None, normalize=False, relevance=None):
+def debias_clicks(log, *, clip=None, divisor=None, normalize=False, relevance=None):
     """Debiased number of clicks per row: clicks over propensities of ``clip`` at least.
 
-    ``divisors`` gives other divisors, those of a part of the log. With modelled ``relevance`` of
+    ``divisor``, (n_rows,), is another number to divide by. With modelled ``relevance`` of
     the rows, (n_rows,), the clicks are doubly robust: what a divisor has more than the propensity
     is filled in by the model. With ``normalize``, the mean weight of a click is 1.
     """
-    divisor = _divisor_of(log, clip, divisors)
+    if divisor is None:
+        divisor = bounded_propensity(log, clip)
     divided = log.clicks * (1 / divisor)
     n_clicks = log.clicks.sum()
     if n_clicks == 0:
@@ -484,13 +485,9 @@ def debias_clicks(log, *, clip=None, divisors=None, normalize=False, relevance=N
     return DebiasedClicks(labels, *_evenness(log, divided, divisor))
 
 
-def _divisor_of(log, clip, divisors):
-    """What the clicks of each row are divided by."""
-
-    def bounded(part):
-        return np.maximum(part.propensity, clip or 0.0)
-
-    return log.by_chunk(divisors or bounded, whole_queries=True)
+def bounded_propensity(log, clip):
+    """Propensity of each row, ``clip`` at least."""
+    return np.maximum(log.propensity, clip or 0.0)
 
 
 def _evenness(log, divided, divisor):
@@ -627,22 +624,24 @@ def distinct_pairs(group, code):
     return np.divmod(key, n_codes), place
 
 
-def warn_about_weights(log, *, clip=None, divisors=None, queries=True):
-    """Warn of weights whose noise decides what is learned from the debiased clicks.
-
-    ``clip`` and ``divisors`` are those of `debias_clicks`.
-    """
+def warn_about_weights(log, divisor, *, queries=True):
+    """Warn if noise decides what is learned from clicks over a divisor, of shape (n_rows,)."""
     # A row without a click has no weight.
     clicked = log.clicks > 0
     clicks = log.clicks[clicked]
-    weight = 1 / _divisor_of(log, clip, divisors)[clicked]
+    weight = 1 / divisor[clicked]
     if not len(clicks) or _warn_about_few_clicks(clicks, weight) or not queries:
         return
-    n_queries = np.count_nonzero(log.by_query(log.clicks))
+    _warn_about_small_sample(clicks, weight, np.count_nonzero(log.by_query(log.clicks)))
+
+
+def _warn_about_small_sample(clicks, weight, n_queries):
+    """Warn if weighted clicks tell little; ``n_queries`` have a click."""
     n_clicks = clicks.sum()
     # The effective sample size of weighted clicks (Kish).
     sample = (clicks @ weight) ** 2 / (clicks @ weight**2)
-    if sample < min(SMALL_SHARE.value * n_clicks, SMALL_SAMPLE.value * n_queries):
+    least = min(SMALL_SHARE.value * n_clicks, SMALL_SAMPLE.value * n_queries)
+    if sample < least:
         warn_user(
             f"After weighting, {n_clicks:,.0f} clicks carry the information of {sample:,.0f}, "
             f"{sample / n_queries:.1f} per query with clicks. Below {SMALL_SAMPLE.value:.0f} the "

@@ -17,6 +17,7 @@ from .._torch._lists import LOSSES
 from .._torch._shared_parameters import PUBLISHED_NETWORK
 from ..propensity._source import (
     KindOfClicks,
+    bounded_propensity,
     debias_clicks,
     examples_of_kinds,
     label_table,
@@ -317,7 +318,7 @@ class IPSRanker(HasPublishedVariant, PropensityRanker, _WeightedRanker):
             if reads_pages(self.propensity) and not self._averages:
                 # P(examined | clicks above) says what the session clicked: that is no offset.
                 self._refuse_offset_of_clicks()
-                return "divide" if self.correction == "auto" else self.correction
+                return "divide"
             return self.correction
         if self.correction == "offset":
             raise ValueError(
@@ -365,7 +366,7 @@ class IPSRanker(HasPublishedVariant, PropensityRanker, _WeightedRanker):
         """The debiased clicks of each row; sets what describes them."""
         # With an offset no click has a large weight.
         if self.correction_ != "offset":
-            warn_about_weights(log, clip=self.clip_)
+            warn_about_weights(log, bounded_propensity(log, self.clip_))
         debiased = debias_clicks(
             log, clip=self.clip_, normalize=self.normalize, relevance=relevance
         )

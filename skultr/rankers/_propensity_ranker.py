@@ -228,8 +228,9 @@ class PropensityRanker(TakesPropensities):
 
         With modelled relevance of the rows they are doubly robust.
         """
-        warn_about_weights(log, divisors=self._divisors)
-        debiased = debias_clicks(log, divisors=self._divisors, relevance=relevance)
+        divisor = log.by_chunk(self._divisors, whole_queries=True)
+        warn_about_weights(log, divisor)
+        debiased = debias_clicks(log, divisor=divisor, relevance=relevance)
         return self._describe(log, debiased)
 
     def _describe(self, log, debiased):

@@ -272,9 +272,6 @@ class _Weighted(SimpleNamespace):
     def by_query(self, values):
         return np.ones(self.n_queries)
 
-    def by_chunk(self, value, whole_queries):
-        return value(self)
-
 
 def _log(light, heavy, propensity, n_queries=1):
     clicks = np.append(np.ones(light), np.ones(heavy))
@@ -301,7 +298,8 @@ def test_a_warning_is_due_if_a_handful_of_clicks_carries_half_of_the_weight(
     assert MOST_HEAVY_SHARE.value == 0.05
     # The heavy ones carry a bit more than half.
     log = _log(light, heavy, heavy / light * (1 - EPS))
-    assert warns(UnstableWeightsWarning, warn_about_weights, log, queries=False) is expected
+    asked = (log, log.propensity)
+    assert warns(UnstableWeightsWarning, warn_about_weights, *asked, queries=False) is expected
 
 
 @pytest.mark.parametrize(
@@ -315,4 +313,4 @@ def test_a_warning_is_due_if_the_effective_sample_is_small(n_queries, share, exp
     w = (1 - 2 * np.sqrt(share * (1 - share))) / (2 * share - 1)
     n = round(100 / share / 2)  # 100 effective clicks: 5 for each of 20 queries
     log = _log(n, n, w, n_queries)
-    assert warns(UnstableWeightsWarning, warn_about_weights, log) is expected
+    assert warns(UnstableWeightsWarning, warn_about_weights, log, log.propensity) is expected
