@@ -4,13 +4,15 @@ Judgments beside the clicks
 
 **Claim.** A few queries that people have judged, and many clicks on others, rank better together
 than clicks alone: :class:`~skultr.EnsembleRanker` trains one member on the judgments, and
-held-out clicks and held-out judgments weigh it. Where clicks and judgments alone are about as
-good, both are ahead of each. Where half of the judgments are wrong, this member loses half of its
-weight.
+held-out clicks and held-out judgments weigh it. Where half of the judgments are wrong, this member
+loses half of its weight.
 
 **Limit.** Documents, clicks and judges are simulated, one log, so that differences of .01 may be
-chance. The judge makes errors at random; a judge with a taste of its own (a language model that
-prefers long texts) is not found out by its own held-out judgments.
+chance. With the seeds 0 to 6, both together are ahead of clicks alone by .009, .016, .024 and .033
+on average (15, 30, 60 and 120 judged queries), and of the better of the two by .009, .011, .008
+and .004; in one of the seven logs they are behind clicks with 15 and 30 queries. The judge makes
+errors at random; a judge with a taste of its own (a language model that prefers long texts) is not
+found out by its own held-out judgments.
 """
 
 # %%
@@ -34,34 +36,23 @@ from skultr.plotting import method_colors
 from skultr.simulation import (
     PlackettLucePolicy,
     PositionBasedUser,
-    hidden_signal_scores,
     production_scores,
     simulate_clicks,
 )
 
 warnings.simplefilter("ignore", ClickDataWarning)
 
-documents = make_ltr(n_queries=500, n_features=20, random_state=1)
+SEED = 1
+documents = make_ltr(n_queries=500, n_features=20, random_state=SEED)
 features = [name for name in documents if name.startswith("feature")]
 is_logged = documents["qid"] < 300
-trees = LGBMRegressor(num_leaves=15, min_child_samples=5, n_jobs=1, verbose=-1)
-served = production_scores(
-    documents[~is_logged & (documents["qid"] < 330)],
-    fraction=1.0,
-    estimator=trees,
-    candidates=documents,
-    random_state=1,
-)
-# Production also knows what no feature tells, such as sales.
-documents["production"] = hidden_signal_scores(served, documents["relevance"], random_state=1)
-logged = documents["qid"] < 300
 trees = LGBMRegressor(num_leaves=15, min_child_samples=5, n_jobs=1, verbose=-1)
 documents["production"] = production_scores(
     documents[~is_logged & (documents["qid"] < 330)],
     fraction=1.0,
     estimator=trees,
     candidates=documents,
-    random_state=1,
+    random_state=SEED,
 )
 logged = documents[is_logged]
 test = documents[documents["qid"] >= 330]
@@ -71,7 +62,7 @@ log, clicks, _ = simulate_clicks(
     policy=PlackettLucePolicy(),
     scores=logged["production"],
     user=PositionBasedUser(1.0),
-    random_state=1,
+    random_state=SEED,
 )
 # fit would not read the column: judgments train only where they are passed.
 log = log.drop(columns="relevance")
@@ -87,7 +78,7 @@ def ndcg(scores):
 #
 # Judgments are a table of ``qid``, ``doc`` and ``relevance``. This one has the features, too,
 # because the log does not have documents that were never shown.
-queries = np.random.default_rng(1).permutation(logged["qid"].unique())
+queries = np.random.default_rng(SEED).permutation(logged["qid"].unique())
 judgments = logged[["qid", "doc", "relevance", "production", *features]]
 
 
@@ -116,7 +107,7 @@ print(table.round(3))
 
 # %%
 # With 15 judged queries clicks are the better teacher, and from 60 on judgments are. The ensemble
-# is ahead of the better one where few queries were judged, and within .01 of it elsewhere.
+# is nowhere more than .01 behind the better one.
 COLORS = method_colors(table)
 fig, ax = plt.subplots(figsize=(7, 4.2), layout="constrained")
 for name, values in table.items():
@@ -153,8 +144,7 @@ print(f"clicks alone: {by_clicks:.3f}, with wrong judgments: {ndcg(careless.pred
 # The claim, checked
 # ------------------
 best = table[["clicks alone", "judgments alone"]].max(axis=1)
-assert (table["both"] > table["clicks alone"] + 0.005).all()
 assert (table["both"] > best - 0.01).all()
-assert (table["both"] > best + 0.005).iloc[:2].all()
-assert ndcg(careless.predict(test)) > by_clicks - 0.015
+assert (table["both"] - table["clicks alone"]).mean() > 0.01
+assert ndcg(careless.predict(test)) > by_clicks - 0.03
 assert careless.weights_["weight"]["judged"] < weights[60]["judged"] / 1.5
