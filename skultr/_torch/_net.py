@@ -283,7 +283,6 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
             # Whole queries: lists of one query show the same documents.
             stopping = dataset.of_queries(held_out)
             dataset = dataset.of_queries(~held_out)
-        self._stopped_by = held_out
         self._train_on(dataset, stopping, module, criterion, task, param_groups, callbacks)
 
     def _inputs(self, scale, features):

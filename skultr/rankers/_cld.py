@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from dataclasses import dataclass
 from numbers import Real
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -43,9 +43,6 @@ from ._tobit import (
     is_selection,
     profile_gamma,
 )
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

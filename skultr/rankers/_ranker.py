@@ -251,7 +251,7 @@ class BaseRanker(ReadsFeatures, AddsLogs, LearnsFromClicks, CallbackSupportMixin
             # partial_fit adds later logs to these counts.
             self._kept = Kept(counts_of(log), is_pickled=False)
         # What only the fit needs would keep the logs in memory.
-        for name in ("_validation", "_judged", "_click_log", "_stopped_by"):
+        for name in ("_validation", "_judged", "_click_log"):
             vars(self).pop(name, None)
         # 3. Check what was learned.
         if not was_read(X) or X.checks:
@@ -347,8 +347,7 @@ class BaseRanker(ReadsFeatures, AddsLogs, LearnsFromClicks, CallbackSupportMixin
                 # The network has one parameter for each bias factor of the first log.
                 log = with_bias_values(log, self.examination_.index.to_numpy())
             self._train_on_more(self._with_examination(log), task)
-        for name in ("_click_log", "_stopped_by"):
-            vars(self).pop(name, None)
+        vars(self).pop("_click_log", None)
         context.call_on_fit_task_end(estimator=self, X=X, y=y, reconstruction_attributes=dict)
         return self
 
