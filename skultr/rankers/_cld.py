@@ -115,9 +115,10 @@ class CLDRanker(HasPublishedVariant, NeuralEstimator, PropensityRanker):
           the clicks of single pages, and so needs a log of pages. It does not use ``gamma``.
 
         In place of defaults "published" has ``hidden_layer_sizes=()``; for ``loss="pairwise"`` it
-        has ``hidden_layer_sizes=(256, 128, 64)``, ``dropout=0.5`` and ``max_epochs=12``. Other
-        values that are given stay. A value equal to the default counts as not given: equation 9
-        by a network of the default's size takes a list, ``hidden_layer_sizes=[64, 32]``.
+        has ``hidden_layer_sizes=(256, 128, 64)``, ``dropout=0.5``, ``max_epochs=12``, and an L2
+        penalty in the loss, as ``optimizer="adam"`` with ``weight_decay=0.001``. Other values that
+        are given stay. A value equal to the default counts as not given: equation 9 by a network
+        of the default's size takes a list, ``hidden_layer_sizes=[64, 32]``.
     propensity : "column", array-like of shape (n_positions,), estimator or None, default=None
         Source of the examination probabilities, as in :class:`IPSRanker`.
     clip : float in (0, 1] or None, default=None
@@ -364,9 +365,16 @@ class CLDRanker(HasPublishedVariant, NeuralEstimator, PropensityRanker):
     @property
     def _published(self):
         # The networks of the paper have layers for the pairwise loss only.
-        if self.loss == "pairwise":
-            return {"hidden_layer_sizes": (256, 128, 64), "dropout": 0.5, "max_epochs": 12}
-        return {"hidden_layer_sizes": ()}
+        if self.loss != "pairwise":
+            return {"hidden_layer_sizes": ()}
+        return {
+            "hidden_layer_sizes": (256, 128, 64),
+            "dropout": 0.5,
+            "max_epochs": 12,
+            # A penalty in the loss: AdamW shrinks weights beside it.
+            "optimizer": "adam",
+            "weight_decay": 0.001,
+        }
 
     def _validate_params(self) -> None:
         super()._validate_params()

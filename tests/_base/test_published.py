@@ -77,6 +77,8 @@ def test_the_form_of_the_decomposition_depends_on_its_loss():
     assert published_settings(CLDRanker(variant="published")) == {"hidden_layer_sizes": ()}
     pairs = published_settings(CLDRanker(variant="published", loss="pairwise"))
     assert pairs["max_epochs"] == 12
+    # AdamW would shrink the weights beside the loss.
+    assert (pairs["optimizer"], pairs["weight_decay"]) == ("adam", 0.001)
 
 
 def test_a_search_over_variants(small_log):
