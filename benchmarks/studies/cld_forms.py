@@ -38,8 +38,10 @@ FORMS = {
 DEFAULT = "rows"
 #: What its paper has: Newton's method finds the maximum.
 LINEAR = {"loss": "pointwise", "variant": "published", "hidden_layer_sizes": ()}
-#: Forms that ``choose`` also trains for other numbers of steps.
-OTHER_LENGTHS = ("lists", "rows")
+#: Forms that ``choose`` also trains in other ways.
+TRAINED_OTHERWISE = ("lists", "rows")
+#: An L2 term in the loss. The default shrinks weights beside the loss, by a fixed share.
+PENALTY = {"optimizer": "adam", "weight_decay": 0.01}
 DATA = os.environ.get("SKULTR_DATA", "no folder")
 REAL = {"MQ2008": "mq2008.parquet", "MSLR": "mslr_sample.parquet"}
 #: Seeds of ``judge`` that the form was not chosen on.
@@ -119,8 +121,8 @@ def _is_there(name):
 
 
 def choose(cell, settings, seed):
-    """nDCG of each form on a log of the first seeds, and of some that train for more or less."""
-    return forms(LOGS[cell["log"]], settings, seed, also=other_lengths)
+    """nDCG of each form on a log of the first seeds, and of some that are trained otherwise."""
+    return forms(LOGS[cell["log"]], settings, seed, also=other_trainings)
 
 
 def judge(cell, settings, seed):
@@ -184,14 +186,16 @@ class Shorter(CLDRanker):
     _length = 0.25
 
 
-def other_lengths(examination):
-    """Forms with twice the steps of the default, and with half of them."""
-    known = {"propensity": examination, "random_state": 0, "hidden_layer_sizes": LAYERS}
-    return {
-        f"{name}, {words}": ranker(**known, **FORMS[name])
-        for name in OTHER_LENGTHS
-        for words, ranker in {"twice the steps": Longer, "half the steps": Shorter}.items()
-    }
+def other_trainings(examination):
+    """Forms with twice the steps of the default, with half of them, and with a penalty."""
+    known = {"propensity": examination, "random_state": 0}
+    found = {"IPS, penalty": IPSRanker(**known, **PENALTY)}
+    for name in TRAINED_OTHERWISE:
+        form = {**known, "hidden_layer_sizes": LAYERS, **FORMS[name]}
+        found[f"{name}, twice the steps"] = Longer(**form)
+        found[f"{name}, half the steps"] = Shorter(**form)
+        found[f"{name}, penalty"] = CLDRanker(**form, **PENALTY)
+    return found
 
 
 # --------------------------------------------------------------------------------------
@@ -209,7 +213,7 @@ def behind(rows):
     return found.assign(best=found["log"].map(best))
 
 
-CHOOSE_STUDY = Study("choose", choose, logs_of(CHOOSE, 2), quick_runs=1, full_runs=1, hours=0.05)
+CHOOSE_STUDY = Study("choose", choose, logs_of(CHOOSE, 2), quick_runs=1, full_runs=2, hours=0.1)
 JUDGE_STUDY = Study("judge", judge, logs_of(JUDGE, 3), quick_runs=3, full_runs=3, hours=0.1)
 METRICS = ("nDCG@3", "nDCG@10")
 PAGE = Page(
