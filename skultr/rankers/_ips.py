@@ -364,11 +364,12 @@ class IPSRanker(HasPublishedVariant, PropensityRanker, _WeightedRanker):
 
     def _labelled(self, log: ClickLog, relevance: Floats | None) -> Floats:
         """The debiased clicks of each row; sets what describes them."""
+        divisor = bounded_propensity(log, self.clip_)
         # With an offset no click has a large weight.
         if self.correction_ != "offset":
-            warn_about_weights(log, bounded_propensity(log, self.clip_))
+            warn_about_weights(log, divisor)
         debiased = debias_clicks(
-            log, clip=self.clip_, normalize=self.normalize, relevance=relevance
+            log, divisor=divisor, normalize=self.normalize, relevance=relevance
         )
         clicks = self._describe(log, debiased)
         self.labels_ = label_table(log, clicks)
