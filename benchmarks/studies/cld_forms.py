@@ -23,6 +23,7 @@ from skultr.rankers import IPSRanker, NaiveRanker
 
 from .._study import Exhibit, Page, Study
 from ..papers._cld_worlds import Log, documents, make_log
+from .training_length import TRAININGS
 
 #: A list, as the published variant takes the default's tuple for one that was not given.
 LAYERS = [64, 32]
@@ -40,8 +41,8 @@ DEFAULT = "rows"
 LINEAR = {"loss": "pointwise", "variant": "published", "hidden_layer_sizes": ()}
 #: Forms that ``choose`` also trains in other ways.
 TRAINED_OTHERWISE = ("lists", "rows")
-#: An L2 term in the loss. The default shrinks weights beside the loss, by a fixed share.
-PENALTY = {"optimizer": "adam", "weight_decay": 0.01}
+#: An L2 term in the loss.
+PENALTY = TRAININGS["penalty"]
 DATA = os.environ.get("SKULTR_DATA", "no folder")
 REAL = {"MQ2008": "mq2008.parquet", "MSLR": "mslr_sample.parquet"}
 #: Seeds of ``judge`` that the form was not chosen on.
