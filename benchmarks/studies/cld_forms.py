@@ -23,7 +23,6 @@ from skultr.rankers import IPSRanker, NaiveRanker
 
 from .._study import Exhibit, Page, Study
 from ..papers._cld_worlds import Log, documents, make_log
-from .training_length import TRAININGS
 
 #: A list, as the published variant takes the default's tuple for one that was not given.
 LAYERS = [64, 32]
@@ -41,8 +40,6 @@ DEFAULT = "rows"
 LINEAR = {"loss": "pointwise", "variant": "published", "hidden_layer_sizes": ()}
 #: Forms that ``choose`` also trains in other ways.
 TRAINED_OTHERWISE = ("lists", "rows")
-#: An L2 term in the loss.
-PENALTY = TRAININGS["penalty"]
 DATA = os.environ.get("SKULTR_DATA", "no folder")
 REAL = {"MQ2008": "mq2008.parquet", "MSLR": "mslr_sample.parquet"}
 #: Seeds of ``judge`` that the form was not chosen on.
@@ -136,7 +133,7 @@ def forms(shop, settings, seed, also=None):
     n_queries = settings.queries or settings.size(full=shop.queries, quick=shop.queries, tiny=30)
     path = Path(DATA) / REAL[shop.documents] if shop.documents in REAL else None
     settings = replace(settings, quick=True, queries=n_queries, letor=path and str(path))
-    log = _log_of(shop, settings, seed)
+    log = log_of(shop, settings, seed)
     train, test, _ = documents(log.set, log.world, settings, seed)
     X, clicks, examination = make_log(log, settings, seed)
     relevance = test["relevance"]
@@ -150,7 +147,7 @@ def forms(shop, settings, seed, also=None):
         yield {"form": name, **values}
 
 
-def _log_of(shop, settings, seed):
+def log_of(shop, settings, seed):
     """The log of the worlds of the paper's page."""
     if shop.hidden:
         names = {"nearly linear": "nearly linear, hidden signal"}
@@ -188,14 +185,13 @@ class Shorter(CLDRanker):
 
 
 def other_trainings(examination):
-    """Forms with twice the steps of the default, with half of them, and with a penalty."""
+    """Forms with twice the steps of the default, and with half of them."""
     known = {"propensity": examination, "random_state": 0}
-    found = {"IPS, penalty": IPSRanker(**known, **PENALTY)}
+    found = {}
     for name in TRAINED_OTHERWISE:
         form = {**known, "hidden_layer_sizes": LAYERS, **FORMS[name]}
         found[f"{name}, twice the steps"] = Longer(**form)
         found[f"{name}, half the steps"] = Shorter(**form)
-        found[f"{name}, penalty"] = CLDRanker(**form, **PENALTY)
     return found
 
 

@@ -27,8 +27,6 @@ SINGLE = {"net_params": {"callbacks__average": None}}
 TRAININGS = {
     "default": {},
     "no decay": {"weight_decay": 0.0},
-    # A term of the loss; that of the default shrinks weights beside it.
-    "penalty": {"optimizer": "adam", "weight_decay": 0.01},
     "no average": SINGLE,
     "early stopping": {"early_stopping": True},
     "stopped, neither": {

@@ -55,7 +55,14 @@ from ._networks import (
     stream,
 )
 from ._shared_parameters import describe_shared_parameters
-from ._thresholds import FEW_QUERIES, QUERIES_PER_FEATURE, STEPS_OF_300_QUERIES, WHOLE_DECAY
+from ._thresholds import (
+    CLICKS_PER_FEATURE,
+    FEW_QUERIES,
+    LARGEST_PENALTY,
+    QUERIES_PER_FEATURE,
+    STEPS_OF_300_QUERIES,
+    WHOLE_DECAY,
+)
 
 #: Those that torch can fuse; on a CPU the results do not depend on the number of threads.
 _FUSED = ("adam", "adamw")
@@ -283,7 +290,12 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
             # Whole queries: lists of one query show the same documents.
             stopping = dataset.of_queries(held_out)
             dataset = dataset.of_queries(~held_out)
-        self._train_on(dataset, stopping, module, criterion, task, param_groups, callbacks)
+        # What the loss is a mean over: clicks, or impressions if rows without a click enter it.
+        n_events = float((clicks if click_only else log.weight).sum())
+        penalty = self._penalty(dataset.n_features, n_events)
+        self._train_on(
+            dataset, stopping, module, criterion, task, param_groups, callbacks, penalty
+        )
 
     def _inputs(self, scale, features):
         """Features, scaled once before training, or in every batch if a scaled copy is large."""
@@ -324,11 +336,22 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
         """Fit to a further log; each :meth:`_train` starts from the fitted module."""
         self._fit(log, task)
 
-    def _train_on(self, dataset, validation, module, criterion, task, param_groups, callbacks):
+    def _train_on(
+        self,
+        dataset,
+        validation,
+        module,
+        criterion,
+        task,
+        param_groups,
+        callbacks,
+        penalty=0.0,
+    ):
         """Train ``module`` on batches of any kind; sets the same attributes as :meth:`_train`."""
         net = self._make_net(
             dataset, module, criterion, validation, task, list(param_groups), list(callbacks)
         )
+        net.penalty = penalty
         # A data set of documents rather than lists has no lengths.
         lengths = torch.as_tensor(getattr(dataset, "lengths", [1])).double()
         # -1 is skorch's sign for all lists in one batch.
@@ -376,6 +399,18 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
         sum_of_steps = _n_steps(dataset.n_queries) * learning_rate
         return WHOLE_DECAY.value / sum_of_steps
 
+    def _penalty(self, n_features, n_events):
+        r"""The penalty :math:`\lambda` of the term :math:`\frac\lambda2 \|W\|^2` of the loss.
+
+        That of ridge regression: for scores to vary by 1 a priori, whatever the number of features
+        p, a weight has the prior variance 1 / p. The loss is the mean of n events, so that
+        :math:`\lambda = p / n`, less its value at the n from which there is no penalty.
+        """
+        if self.weight_decay != "auto":
+            return 0.0
+        ridge = n_features / max(n_events, 1.0)
+        return float(np.clip(ridge - 1 / CLICKS_PER_FEATURE.value, 0.0, LARGEST_PENALTY.value))
+
     def _make_net(self, dataset, module, criterion, validation, task, param_groups, callbacks):
         """The net of skorch that trains a module; ``net_params`` have the last word."""
         given = dict(self.net_params or {})
@@ -395,6 +430,9 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
             "verbose": self.verbose,
             **given,
         }
+        if not settings["verbose"]:
+            # skorch formats the line of every epoch, and only then asks whether to print it.
+            settings.setdefault("callbacks__print_log", None)
         return ListNet(module, callbacks=callbacks, **settings)
 
     def _callbacks(self, task, own, validation, added):
@@ -752,6 +790,8 @@ class ListNet(NeuralNet):
     ``interrupted_`` is True for Ctrl-C only: callbacks raise it at the end of an epoch.
     """
 
+    #: Of the squared weights of the scoring network, half of which enter the loss.
+    penalty = 0.0
     interrupted_ = False
     _stopped_by_callback = False
     #: Who listens to the batches of this epoch.
@@ -764,8 +804,13 @@ class ListNet(NeuralNet):
     def get_loss(
         self, y_pred: Any, y_true: Any, X: Any = None, training: bool = False
     ) -> torch.Tensor:
-        """Loss of the output for a batch."""
-        return self.criterion_(y_pred, X)
+        """Loss of the output for a batch; in training with the penalty on weights."""
+        loss = self.criterion_(y_pred, X)
+        if training and self.penalty:
+            # Of matrices: vectors are biases, and the factors of normalised units.
+            weights = [each for each in self.module_.network.parameters() if each.ndim > 1]
+            loss = loss + self.penalty / 2 * sum(each.square().sum() for each in weights)
+        return loss
 
     def notify(self, method_name: str, **cb_kwargs: Any) -> None:
         """Tell the net and its callbacks; of batches, those callbacks that do something then."""

@@ -51,10 +51,12 @@ SHARED_PARAMETERS = {
     ),
     "weight_decay": (
         'float or "auto"',
-        "The optimizer's penalty on squared weights. Biases have none. With "
-        '``optimizer="adamw"`` it is decoupled from the gradient. "auto" chooses it so that a '
-        'weight that no gradient pulls falls to 55 % within the steps of ``max_epochs="auto"``; '
-        "with other optimizers it is 0.",
+        "The penalty on squared weights. Biases have none. A number is the optimizer's, which "
+        '``optimizer="adamw"`` decouples from the gradient. "auto" has two parts. With "adamw" a '
+        'weight that no gradient pulls falls to 55 % within the steps of ``max_epochs="auto"``. '
+        "With fewer than 100 clicks per feature (impressions per feature, where the loss has rows "
+        "without a click) the training loss has the penalty of ridge regression: half of the sum "
+        "of squares, times features per click less 1/100, at most a tenth.",
     ),
     "dropout": ("float", "Probability of dropping a hidden unit in training."),
     "normalization": (

@@ -3,6 +3,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from sklearn.linear_model import Ridge
 from skorch.callbacks import Callback
 from skorch.history import History
 
@@ -120,6 +121,41 @@ def test_steps_are_fewer_where_features_are_many():
         for n_features in (5, 20, 40, 80)
     ]
     assert epochs == [89, 89, 45, 22]
+
+
+@pytest.mark.parametrize(("n_rows", "penalty"), [(90, 6 / 90 - 0.01), (600, 0.0)])
+def test_few_clicks_per_feature_give_ridge_regression(n_rows, penalty):
+    """Squared errors here lack the factor of a half that the penalty has."""
+    rng = np.random.default_rng(0)
+    features = rng.normal(size=(n_rows, 6))
+    clicks = (rng.random(n_rows) < 0.5).astype(float)
+    qid, position = np.repeat(np.arange(n_rows // 3), 3), np.tile([1, 2, 3], n_rows // 3)
+    ranker = NaiveRanker(
+        loss="mse",
+        hidden_layer_sizes=(),
+        scale_features=False,
+        optimizer="adam",
+        batch_size=n_rows,
+        max_epochs=1_500,
+        net_params={"callbacks__average": None},
+        random_state=0,
+    ).fit(features, clicks, qid=qid, position=position)
+    found = ranker.network_[1][-1].weight.detach().numpy()[0]
+    expected = Ridge(alpha=n_rows * penalty / 2).fit(features, clicks).coef_
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+
+
+def test_only_training_losses_have_the_penalty():
+    """Early stopping asks how well clicks are explained."""
+    log, clicks = random_lists(n_sessions=50, n_queries=12)
+    settings = {"early_stopping": True, "max_epochs": 1, "random_state": 0}
+    settings |= {"optimizer": "adam", "learning_rate": 1e-9}
+    penalised, free = (
+        NaiveRanker(weight_decay=decay, **settings).fit(log, clicks).history_.loc[1]
+        for decay in ("auto", 0.0)
+    )
+    assert penalised["train_loss"] > free["train_loss"] + 0.01
+    assert penalised["valid_loss"] == pytest.approx(free["valid_loss"], abs=1e-6)
 
 
 def test_other_optimizers_have_no_decay_unless_it_is_given():

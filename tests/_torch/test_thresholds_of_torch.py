@@ -10,7 +10,9 @@ import pytest
 
 from skultr._torch._net import AdamW
 from skultr._torch._thresholds import (
+    CLICKS_PER_FEATURE,
     FEW_QUERIES,
+    LARGEST_PENALTY,
     QUERIES_PER_FEATURE,
     STEPS_OF_300_QUERIES,
     WHOLE_DECAY,
@@ -55,3 +57,16 @@ def test_weights_without_a_gradient_fall_to_55_percent(n_queries):
     assert kept == pytest.approx(0.55, abs=0.002)
     assert NaiveRanker()._decay(lists, None, step_size) == 0
     assert 0.5 < WHOLE_DECAY.value < 0.7
+
+
+def test_few_clicks_per_feature_have_a_penalty():
+    enough = 7 * CLICKS_PER_FEATURE.value
+    assert NaiveRanker()._penalty(7, enough) == 0
+    assert NaiveRanker()._penalty(7, enough / 2) == pytest.approx(7 / enough)
+    assert NaiveRanker(weight_decay=0.0)._penalty(7, enough / 2) == 0
+
+
+@pytest.mark.parametrize("n_clicks", [0, 1, 50])
+def test_the_penalty_has_a_bound(n_clicks):
+    assert NaiveRanker()._penalty(100, n_clicks) == LARGEST_PENALTY.value
+    assert 0 < NaiveRanker()._penalty(100, 2_000) < LARGEST_PENALTY.value
