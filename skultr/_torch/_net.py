@@ -260,15 +260,16 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
         callbacks=(),
         held_out=None,
         validation=None,
+        penalty=0.0,
     ):
         """Train ``module`` on the lists of ``log``; sets what describes a trained network.
 
         ``module(batch)`` receives a ``ListBatch`` with scaled features, and ``criterion(outputs,
         batch)`` is the loss. With ``click_only``, lists without ``clicks``, the targets of the
         rows, contribute nothing and may be left out. ``param_groups`` are names of parameters and
-        their optimizer settings, as in skorch. Early stopping is by the queries ``held_out``, by
-        default those of :meth:`_held_out_queries`, or by the log ``validation``, with the target
-        of each row as its clicks.
+        their optimizer settings, as in skorch. ``penalty`` is that of :meth:`_penalty`. Early
+        stopping is by the queries ``held_out``, by default those of :meth:`_held_out_queries`, or
+        by the log ``validation``, with the target of each row as its clicks.
         """
         if self._earlier is not None:
             # Goes on from all weights, examination included, in place of new ones.
@@ -290,9 +291,6 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
             # Whole queries: lists of one query show the same documents.
             stopping = dataset.of_queries(held_out)
             dataset = dataset.of_queries(~held_out)
-        # What the loss is a mean over: clicks, or impressions if rows without a click enter it.
-        n_events = float((clicks if click_only else log.weight).sum())
-        penalty = self._penalty(dataset.n_features, n_events)
         self._train_on(
             dataset, stopping, module, criterion, task, param_groups, callbacks, penalty
         )
@@ -390,7 +388,7 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
         return max(1, round(n_steps / steps_per_epoch))
 
     def _decay(self, dataset, optimizer, learning_rate):
-        """The penalty on squared weights."""
+        """The weight decay of the optimizer."""
         if self.weight_decay != "auto":
             return self.weight_decay
         if optimizer is not AdamW:
@@ -399,17 +397,23 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
         sum_of_steps = _n_steps(dataset.n_queries) * learning_rate
         return WHOLE_DECAY.value / sum_of_steps
 
-    def _penalty(self, n_features, n_events):
-        r"""The penalty :math:`\lambda` of the term :math:`\frac\lambda2 \|W\|^2` of the loss.
+    def _penalty(self, log, *, of_clicks):
+        r"""The factor :math:`\lambda` of a term :math:`\frac\lambda2 \|W\|^2` of the loss.
 
-        That of ridge regression: for scores to vary by 1 a priori, whatever the number of features
-        p, a weight has the prior variance 1 / p. The loss is the mean of n events, so that
-        :math:`\lambda = p / n`, less its value at the n from which there is no penalty.
+        That of ridge regression, p / n for p features and the n clicks of ``log``, as they were
+        read: a linear score of standardised features varies by 1 a priori if each weight has the
+        variance 1 / p, and the loss is a mean of n terms. Less 1/100, so that it begins below 100
+        clicks per feature. A mean over impressions, not ``of_clicks``, has fewer clicks per term.
         """
-        if self.weight_decay != "auto":
+        decay = (self.net_params or {}).get("optimizer__weight_decay", self.weight_decay)
+        # What a module of the user would lose is not known. A further log goes on from weights
+        # that were learned, and 0 is not what they are expected to be.
+        if decay != "auto" or self.module is not None or self._earlier is not None:
             return 0.0
-        ridge = n_features / max(n_events, 1.0)
-        return float(np.clip(ridge - 1 / CLICKS_PER_FEATURE.value, 0.0, LARGEST_PENALTY.value))
+        n_clicks = max(log.clicks.sum(dtype=float), 1.0)
+        excess = log.features.shape[1] / n_clicks - 1 / CLICKS_PER_FEATURE.value
+        penalty = float(np.clip(excess, 0.0, LARGEST_PENALTY.value))
+        return penalty if of_clicks else penalty * n_clicks / log.weight.sum(dtype=float)
 
     def _make_net(self, dataset, module, criterion, validation, task, param_groups, callbacks):
         """The net of skorch that trains a module; ``net_params`` have the last word."""
@@ -430,9 +434,10 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
             "verbose": self.verbose,
             **given,
         }
-        if not settings["verbose"]:
-            # skorch formats the line of every epoch, and only then asks whether to print it.
-            settings.setdefault("callbacks__print_log", None)
+        is_print_log_set = any(name.startswith("callbacks__print_log") for name in given)
+        if not (settings["verbose"] or is_print_log_set):
+            # skorch would format the line of every epoch, and then not print it.
+            settings["callbacks__print_log"] = None
         return ListNet(module, callbacks=callbacks, **settings)
 
     def _callbacks(self, task, own, validation, added):
@@ -790,7 +795,7 @@ class ListNet(NeuralNet):
     ``interrupted_`` is True for Ctrl-C only: callbacks raise it at the end of an epoch.
     """
 
-    #: Of the squared weights of the scoring network, half of which enter the loss.
+    #: Lambda of the term lambda / 2 times the sum of squared weights of the scoring network.
     penalty = 0.0
     interrupted_ = False
     _stopped_by_callback = False
@@ -807,7 +812,7 @@ class ListNet(NeuralNet):
         """Loss of the output for a batch; in training with the penalty on weights."""
         loss = self.criterion_(y_pred, X)
         if training and self.penalty:
-            # Of matrices: vectors are biases, and the factors of normalised units.
+            # Of the layers: vectors are biases, and the factors of normalised units.
             weights = [each for each in self.module_.network.parameters() if each.ndim > 1]
             loss = loss + self.penalty / 2 * sum(each.square().sum() for each in weights)
         return loss

@@ -51,12 +51,14 @@ SHARED_PARAMETERS = {
     ),
     "weight_decay": (
         'float or "auto"',
-        "The penalty on squared weights. Biases have none. A number is the optimizer's, which "
-        '``optimizer="adamw"`` decouples from the gradient. "auto" has two parts. With "adamw" a '
-        'weight that no gradient pulls falls to 55 % within the steps of ``max_epochs="auto"``. '
-        "With fewer than 100 clicks per feature (impressions per feature, where the loss has rows "
-        "without a click) the training loss has the penalty of ridge regression: half of the sum "
-        "of squares, times features per click less 1/100, at most a tenth.",
+        "What keeps weights small; biases are free. A number is the weight decay of the "
+        'optimizer, which ``"adamw"`` applies beside the gradient. "auto" has two parts. With '
+        '"adamw" a weight that no gradient pulls falls to 55 % within the steps of '
+        '``max_epochs="auto"``. And where a log has fewer than 100 clicks per feature, the loss '
+        "has the penalty of ridge regression, half of the sum of squared weights times a factor: "
+        "features per click less 1/100, but 0.1 at most. The second part is 0 for a ``module`` of "
+        "your own, in ``partial_fit`` after a first fit, and in ``CLDRanker`` and "
+        "``HeckmanRanker``.",
     ),
     "dropout": ("float", "Probability of dropping a hidden unit in training."),
     "normalization": (
@@ -133,7 +135,8 @@ SHARED_ATTRIBUTES = {
     ),
     "history_": (
         "DataFrame of shape (`n_iter_`, 1 or 2)",
-        "Learning curves: training and, with ``early_stopping``, validation loss by epoch.",
+        "Learning curves: training and, with ``early_stopping``, validation loss by epoch. Only "
+        "the training loss has a penalty (``weight_decay``).",
     ),
     "n_iter_": ("int", "Number of epochs run."),
     "n_features_in_": ("int", ""),

@@ -566,10 +566,11 @@ class VectorizationRanker(HasPublishedVariant, NeuralEstimator, BaseRanker):
     def _fit_vectors(self, log, task):
         """Observation embeddings; the network gives relevance embeddings afterwards."""
         training = log.tempered(self.traffic_exponent)
+        penalty = self._penalty(log, of_clicks=self.link == "logit")
         networks = []
         tables = []
         for _ in range(self.n_networks):
-            self._fit_one(training, task)
+            self._fit_one(training, task, penalty)
             networks.append(self.network_[1])
             tables.append(self.net_.module_.table())
         if self.n_networks == 1:
@@ -584,7 +585,7 @@ class VectorizationRanker(HasPublishedVariant, NeuralEstimator, BaseRanker):
         self.network_ = nn.Sequential(scale, merged.to(self.device))
         return observation
 
-    def _fit_one(self, log, task):
+    def _fit_one(self, log, task, penalty):
         """Train one network of relevance embeddings, beside its table of the bias factors."""
         network = self._network(log.features, self.n_components)
         start = torch.ones(len(log.bias_values), self.n_components)
@@ -611,6 +612,7 @@ class VectorizationRanker(HasPublishedVariant, NeuralEstimator, BaseRanker):
             task=task,
             param_groups=[("observation", table_settings)],
             callbacks=[("freeze", freeze)],
+            penalty=penalty,
         )
 
     def _fit_base(self, log, observation):

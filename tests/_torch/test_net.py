@@ -1,16 +1,37 @@
+import warnings
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+from sklearn.base import clone
 from sklearn.linear_model import Ridge
 from skorch.callbacks import Callback
 from skorch.history import History
 
+from skultr import DLARanker
 from skultr._torch._net import _Patience
-from skultr.rankers import IPSRanker, NaiveRanker
+from skultr.rankers import (
+    IPSRanker,
+    NaiveRanker,
+    PairDebiasRanker,
+    RegressionEMRanker,
+    TwoTowerRanker,
+)
 
 from .._worlds import random_lists, top_k_log
+
+#: Rankers whose last training has the penalty.
+PENALISED = [
+    NaiveRanker(),
+    NaiveRanker(loss="pairwise"),
+    NaiveRanker(loss="bce"),
+    IPSRanker(propensity=[1.0, 0.5, 0.3]),
+    DLARanker(),
+    RegressionEMRanker(),
+    TwoTowerRanker(),
+    PairDebiasRanker(),
+]
 
 
 @pytest.mark.parametrize("start", [1.0, -1.0])
@@ -123,26 +144,70 @@ def test_steps_are_fewer_where_features_are_many():
     assert epochs == [89, 89, 45, 22]
 
 
-@pytest.mark.parametrize(("n_rows", "penalty"), [(90, 6 / 90 - 0.01), (600, 0.0)])
-def test_few_clicks_per_feature_give_ridge_regression(n_rows, penalty):
+def test_few_clicks_per_feature_give_ridge_regression():
     """Squared errors here lack the factor of a half that the penalty has."""
     rng = np.random.default_rng(0)
-    features = rng.normal(size=(n_rows, 6))
-    clicks = (rng.random(n_rows) < 0.5).astype(float)
-    qid, position = np.repeat(np.arange(n_rows // 3), 3), np.tile([1, 2, 3], n_rows // 3)
+    features = rng.normal(size=(90, 4))
+    clicks = np.repeat([1.0, 0.0], 45)
+    qid, position = np.repeat(np.arange(30), 3), np.tile([1, 2, 3], 30)
     ranker = NaiveRanker(
         loss="mse",
         hidden_layer_sizes=(),
         scale_features=False,
         optimizer="adam",
-        batch_size=n_rows,
+        batch_size=90,
         max_epochs=1_500,
         net_params={"callbacks__average": None},
         random_state=0,
     ).fit(features, clicks, qid=qid, position=position)
     found = ranker.network_[1][-1].weight.detach().numpy()[0]
-    expected = Ridge(alpha=n_rows * penalty / 2).fit(features, clicks).coef_
-    np.testing.assert_allclose(found, expected, atol=1e-4)
+    penalty = (4 / 45 - 1 / 100) * 45 / 90
+    expected = Ridge(alpha=90 * penalty / 2).fit(features, clicks).coef_
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    without = Ridge(alpha=0.0).fit(features, clicks).coef_
+    assert np.abs(without - expected).max() > 1e-3
+
+
+#: Clicks per feature of a log with few, and with many; the penalty begins between them.
+@pytest.mark.parametrize(("n_sessions", "has_penalty"), [(60, True), (2_000, False)])
+@pytest.mark.parametrize("ranker", PENALISED, ids=lambda ranker: type(ranker).__name__)
+def test_rankers_have_the_penalty_where_clicks_are_few(ranker, n_sessions, has_penalty):
+    """The loss of the first step has that of all layers; nothing else tells of it."""
+    log, clicks = random_lists(n_sessions=n_sessions, n_queries=12)
+    settings = {"max_epochs": 1, "batch_size": 10_000, "learning_rate": 1e-9, "random_state": 0}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found, without = (
+            clone(ranker).set_params(**settings, weight_decay=decay).fit(log, clicks)
+            for decay in ("auto", 0.0)
+        )
+    more = found.history_["train_loss"][1] - without.history_["train_loss"][1]
+    assert (found.net_.penalty > 0) == has_penalty
+    layers = [each for each in without.net_.module_.network.parameters() if each.ndim > 1]
+    squares = sum(float(each.detach().square().sum()) for each in layers)
+    assert more == pytest.approx(found.net_.penalty / 2 * squares, rel=1e-4, abs=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore:The log has .* clicks per query")
+def test_the_penalty_does_not_depend_on_units():
+    """Neither on that of the propensities, nor on that of the sample weights."""
+    _, log, clicks, curve = top_k_log(n_queries=20, n_sessions=60)
+    settings = {"correction": "divide", "clip": None, "max_epochs": 2, "random_state": 0}
+    ranker = IPSRanker(propensity=curve, **settings).fit(log, clicks)
+    assert ranker.net_.penalty > 0
+    scores = ranker.predict(log)
+    for factor, weight in ((0.1, 1.0), (1.0, 1_000.0)):
+        other = IPSRanker(propensity=factor * curve, **settings)
+        other.fit(log, clicks, sample_weight=np.full(len(log), weight))
+        np.testing.assert_allclose(other.predict(log), scores, rtol=1e-4, atol=1e-5)
+
+
+def test_a_further_log_has_no_penalty():
+    """Weights that were learned are expected to stay where they are, not to be 0."""
+    log, clicks = random_lists(n_sessions=60, n_queries=12)
+    ranker = NaiveRanker(max_epochs=1, random_state=0).fit(log, clicks)
+    assert ranker.net_.penalty > 0
+    assert ranker.partial_fit(log, clicks).net_.penalty == 0
 
 
 def test_only_training_losses_have_the_penalty():
@@ -156,6 +221,15 @@ def test_only_training_losses_have_the_penalty():
     )
     assert penalised["train_loss"] > free["train_loss"] + 0.01
     assert penalised["valid_loss"] == pytest.approx(free["valid_loss"], abs=1e-6)
+
+
+@pytest.mark.parametrize("verbose", [0, 1])
+def test_losses_go_to_a_sink_of_the_user_whatever_verbose_says(verbose):
+    log, clicks = random_lists(n_queries=12)
+    lines = []
+    net_params = {"callbacks__print_log__sink": lines.append}
+    NaiveRanker(max_epochs=2, verbose=verbose, net_params=net_params).fit(log, clicks)
+    assert any("train_loss" in line for line in lines)
 
 
 def test_other_optimizers_have_no_decay_unless_it_is_given():

@@ -6,7 +6,9 @@ That relevance alone explains the clicks in a share of it, ``RELEVANCE_FIRST``, 
 
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
+import torch
 
 from skultr._torch._net import AdamW
 from skultr._torch._thresholds import (
@@ -59,14 +61,38 @@ def test_weights_without_a_gradient_fall_to_55_percent(n_queries):
     assert 0.5 < WHOLE_DECAY.value < 0.7
 
 
+def _log(n_features, n_clicks, impressions_per_click=4):
+    """What a penalty reads of a log."""
+    return SimpleNamespace(
+        features=np.zeros((1, n_features)),
+        clicks=np.array([n_clicks / 2, n_clicks / 2]),
+        weight=np.array([impressions_per_click * n_clicks]),
+    )
+
+
 def test_few_clicks_per_feature_have_a_penalty():
     enough = 7 * CLICKS_PER_FEATURE.value
-    assert NaiveRanker()._penalty(7, enough) == 0
-    assert NaiveRanker()._penalty(7, enough / 2) == pytest.approx(7 / enough)
-    assert NaiveRanker(weight_decay=0.0)._penalty(7, enough / 2) == 0
+    assert NaiveRanker()._penalty(_log(7, enough), of_clicks=True) == 0
+    few = _log(7, enough / 2)
+    assert NaiveRanker()._penalty(few, of_clicks=True) == pytest.approx(7 / enough)
+    # A mean over four times as many terms.
+    assert NaiveRanker()._penalty(few, of_clicks=False) == pytest.approx(7 / enough / 4)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"weight_decay": 0.0},
+        {"net_params": {"optimizer__weight_decay": 0.1}},
+        {"module": lambda n_inputs: torch.nn.Linear(n_inputs, 1)},
+    ],
+)
+def test_who_decides_about_weights_has_no_penalty(settings):
+    assert NaiveRanker(**settings)._penalty(_log(7, 50), of_clicks=True) == 0
 
 
 @pytest.mark.parametrize("n_clicks", [0, 1, 50])
 def test_the_penalty_has_a_bound(n_clicks):
-    assert NaiveRanker()._penalty(100, n_clicks) == LARGEST_PENALTY.value
-    assert 0 < NaiveRanker()._penalty(100, 2_000) < LARGEST_PENALTY.value
+    penalty = NaiveRanker()._penalty(_log(100, n_clicks), of_clicks=True)
+    assert penalty == LARGEST_PENALTY.value
+    assert 0 < NaiveRanker()._penalty(_log(100, 2_000), of_clicks=True) < penalty

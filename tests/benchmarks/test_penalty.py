@@ -1,5 +1,8 @@
 """The study of the penalty on weights: every ranker with every penalty, and equal trainings."""
 
+from types import SimpleNamespace
+
+import numpy as np
 import pytest
 
 from benchmarks._study import Settings
@@ -20,6 +23,8 @@ def test_gains_are_over_the_same_training_without_it(of, monkeypatch):
         rows = [*penalty.gains_of_whole_pages(cell, settings, 0)]
     assert len(rows) == len(penalty.RANKERS) * (len(penalty.STRENGTHS) + 1)
     found = {(row["ranker"], row["penalty"]): row for row in rows}
+    # The penalties were at work.
+    assert len({row["nDCG@10"] for row in rows}) > 2 * len(penalty.RANKERS)
     for (ranker, _), row in found.items():
         without = found[ranker, "none"]
         assert row["gain"] == row["nDCG@10"] - without["nDCG@10"]
@@ -28,13 +33,25 @@ def test_gains_are_over_the_same_training_without_it(of, monkeypatch):
 
 def test_penalties_are_multiples_of_the_default():
     trained = {name: penalty.with_penalty(IPSRanker, name)() for name in penalty.STRENGTHS}
-    found = {name: ranker._penalty(20, 400) for name, ranker in trained.items()}
-    assert found["default"] == IPSRanker()._penalty(20, 400) > 0
+    log = log_of(n_features=20, n_clicks=400)
+    found = {name: ranker._penalty(log, of_clicks=True) for name, ranker in trained.items()}
+    assert found["default"] == IPSRanker()._penalty(log, of_clicks=True) > 0
     assert found["none"] == 0
     assert found["three times"] == pytest.approx(3 * found["default"])
 
 
 def test_one_penalty_is_there_with_many_clicks_too():
     trained = penalty.with_penalty(IPSRanker, penalty.EVERYWHERE)()
-    assert trained._penalty(20, 4_000) == 0.005
-    assert IPSRanker()._penalty(20, 4_000) == 0
+    log = log_of(n_features=20, n_clicks=4_000)
+    assert trained._penalty(log, of_clicks=True) == 0.005
+    assert trained._penalty(log, of_clicks=False) == 0.001
+    assert IPSRanker()._penalty(log, of_clicks=True) == 0
+
+
+def log_of(n_features, n_clicks):
+    """What a penalty reads of a log of five impressions per click."""
+    return SimpleNamespace(
+        features=np.zeros((1, n_features)),
+        clicks=np.array([n_clicks]),
+        weight=np.array([5 * n_clicks]),
+    )
