@@ -57,8 +57,8 @@ SHARED_PARAMETERS = {
         '``max_epochs="auto"``. And where a log has fewer than 100 clicks per feature, the loss '
         "has the penalty of ridge regression, half of the sum of squared weights times a factor: "
         "features per click less 1/100, but 0.1 at most. The second part is 0 for a ``module`` of "
-        "your own, in ``partial_fit`` after a first fit, and in ``CLDRanker`` and "
-        "``HeckmanRanker``.",
+        "your own, in ``partial_fit`` after a first fit, and in ``AffineRanker``, ``CLDRanker``, "
+        "``HeckmanRanker`` and ``PRSRanker``.",
     ),
     "dropout": ("float", "Probability of dropping a hidden unit in training."),
     "normalization": (

@@ -209,32 +209,23 @@ class AffineRanker(HasPublishedVariant, NeuralEstimator, BaseRanker):
         with self._seeded():
             # Only the last training is the ranker that callbacks watch.
             ranks_apart = self.loss == "softmax"
-            self._fit_clicks(log, training, None if ranks_apart else task)
+            self._fit_clicks(training, None if ranks_apart else task)
             self._remember_trust(log)
             if ranks_apart:
-                self._fit_ranking(log, training, task)
+                self._fit_ranking(training, task)
 
     @property
     def _gives_probabilities(self):
         return self.loss == "likelihood"
 
-    def _fit_clicks(self, log, training, task):
+    def _fit_clicks(self, log, task):
         """Train the network that explains the clicks, with the coefficients of trust."""
         module = AffineModule(self._network(log.features), len(log.bias_values))
-        loss = AffineLoss(loss_scale(training, training.weight))
+        loss = AffineLoss(loss_scale(log, log.weight))
         # The gradient of the likelihood equals that of the expected complete-data likelihood
         # (Fisher's identity), so that no E-step is needed.
         steps = [("trust", TrustStep())]
-        self._train(
-            module,
-            loss,
-            training,
-            training.clicks,
-            click_only=False,
-            task=task,
-            callbacks=steps,
-            penalty=self._penalty(log, of_clicks=False),
-        )
+        self._train(module, loss, log, log.clicks, click_only=False, task=task, callbacks=steps)
         self.click_network_ = self.network_
         self.click_history_ = self.history_
 
@@ -253,15 +244,14 @@ class AffineRanker(HasPublishedVariant, NeuralEstimator, BaseRanker):
         counts = self.examination_[["impressions", "clicks"]]
         self.trust_ = pd.DataFrame({"alpha": alpha, "beta": low}, index=counts.index).join(counts)
 
-    def _fit_ranking(self, log, training, task):
-        relevance = self._relevance(training.features)[training.version]
-        labels = self._labels(training, relevance)
+    def _fit_ranking(self, log, task):
+        relevance = self._relevance(log.features)[log.version]
+        labels = self._labels(log, relevance)
         # Their sum may be 0 or negative; that of modelled clicks is positive.
-        lists = training.comparable()
-        loss = ListLoss(softmax_loss, loss_scale(lists, training.weight * relevance))
-        module = ListScores(self._network(training.features))
-        penalty = self._penalty(log, of_clicks=True)
-        self._train(module, loss, lists, labels, click_only=False, task=task, penalty=penalty)
+        lists = log.comparable()
+        loss = ListLoss(softmax_loss, loss_scale(lists, log.weight * relevance))
+        module = ListScores(self._network(log.features))
+        self._train(module, loss, lists, labels, click_only=False, task=task)
 
     def _labels(self, log, relevance):
         """Debiased clicks of each row: its label (see the class), times its impressions."""

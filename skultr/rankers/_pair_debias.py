@@ -414,14 +414,13 @@ class PRSRanker(HasPublishedVariant, PropensityRanker, LearnerRanker):
         super()._fit(log, task)
 
     def _fit_network(self, log: ClickLog, task: FitTask) -> None:
-        penalty = self._penalty(log, of_clicks=True)
         log, hits, misses = self._pair_weights(log)
         scale = loss_scale(log, hits)
         log = replace(log, weight=misses)
         with self._seeded():
             module = ListScores(self._network(log.features, constant=False))
             criterion = ListLoss(propensity_ratio_loss, scale)
-            self._train(module, criterion, log, hits, click_only=True, task=task, penalty=penalty)
+            self._train(module, criterion, log, hits, click_only=True, task=task)
 
     def _fit_estimator(self, log: ClickLog, seed: int) -> Any:
         log, hits, misses = self._pair_weights(log)

@@ -9,12 +9,15 @@ from sklearn.linear_model import Ridge
 from skorch.callbacks import Callback
 from skorch.history import History
 
-from skultr import DLARanker
+from skultr import CLDRanker, DLARanker
 from skultr._torch._net import _Patience
 from skultr.rankers import (
+    AffineRanker,
+    HeckmanRanker,
     IPSRanker,
     NaiveRanker,
     PairDebiasRanker,
+    PRSRanker,
     RegressionEMRanker,
     TwoTowerRanker,
 )
@@ -31,6 +34,13 @@ PENALISED = [
     RegressionEMRanker(),
     TwoTowerRanker(),
     PairDebiasRanker(),
+]
+#: Those whose trainings have none.
+FREE = [
+    AffineRanker(),
+    CLDRanker(propensity=[1.0, 0.5, 0.3]),
+    HeckmanRanker(),
+    PRSRanker(propensity=[1.0, 0.5, 0.3]),
 ]
 
 
@@ -186,6 +196,15 @@ def test_rankers_have_the_penalty_where_clicks_are_few(ranker, n_sessions, has_p
     layers = [each for each in without.net_.module_.network.parameters() if each.ndim > 1]
     squares = sum(float(each.detach().square().sum()) for each in layers)
     assert more == pytest.approx(found.net_.penalty / 2 * squares, rel=1e-4, abs=1e-5)
+
+
+@pytest.mark.parametrize("ranker", FREE, ids=lambda ranker: type(ranker).__name__)
+def test_rankers_for_which_it_gained_nothing_have_no_penalty(ranker):
+    log, clicks = random_lists(n_sessions=60, n_queries=12)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fitted = clone(ranker).set_params(max_epochs=1, random_state=0).fit(log, clicks)
+    assert fitted.net_.penalty == 0
 
 
 @pytest.mark.filterwarnings("ignore:The log has .* clicks per query")
