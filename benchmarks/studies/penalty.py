@@ -106,12 +106,12 @@ def with_penalty(ranker, penalty):
     """A class like that of a ranker, whose penalty is another one."""
 
     class Penalised(ranker):
-        def _penalty(self, log, *, of_clicks):
+        def _penalty(self, log, *, click_only):
             if penalty != EVERYWHERE:
-                return STRENGTHS[penalty] * super()._penalty(log, of_clicks=of_clicks)
+                return STRENGTHS[penalty] * super()._penalty(log, click_only=click_only)
             n_clicks = log.clicks.sum()
             ridge = min(log.features.shape[1] / n_clicks, LARGEST_PENALTY.value)
-            return ridge if of_clicks else ridge * n_clicks / log.weight.sum()
+            return ridge if click_only else ridge * n_clicks / log.weight.sum()
 
     return Penalised
 

@@ -511,7 +511,7 @@ def _draw_panel(axis, part):
     axis.spines[["top", "right"]].set_visible(False)
 
 
-STUDY = Study("fits", fits, cells, quick_runs=3, full_runs=5, hours=0.4)
+STUDY = Study("fits", fits, cells, quick_runs=3, full_runs=4, hours=0.4)
 CELLS = Exhibit(
     "cells",
     "nDCG@10, and its difference to naive, in every cell",

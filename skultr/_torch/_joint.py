@@ -92,7 +92,7 @@ def _train_both(learner, log, task, policy):
             task=task,
             param_groups=_factor_settings(FACTOR_LEARNING_RATE),
             validation=validation,
-            penalty=learner._penalty(log, of_clicks=True),
+            penalty=learner._penalty(log, click_only=True),
         )
     return module
 
@@ -114,7 +114,7 @@ def fit_policy(learner: NeuralEstimator, log: ClickLog) -> nn.Module:
     """
     gain = log.weight / np.log2(1.0 + log.position)
     with learner._seeded():
-        fit_listwise(learner, log, None, ListTarget(gain, is_of_clicks=False))
+        fit_listwise(learner, log, None, ListTarget(gain, learns_clicks=False))
     scores = learner._outputs(learner.network_, log.features)[:, 0]
     shown = np.bincount(log.version, log.weight, minlength=log.n_versions)
     center = np.average(scores, weights=shown)
@@ -183,7 +183,7 @@ def fit_towers(
             param_groups=groups,
             callbacks=callbacks,
             validation=learner._tempered_validation(),
-            penalty=learner._penalty(log, of_clicks=False),
+            penalty=learner._penalty(log, click_only=False),
         )
 
 
@@ -208,7 +208,7 @@ def fit_relevance(learner: NeuralEstimator, log: ClickLog) -> None:
             training.clicks,
             click_only=False,
             task=None,
-            penalty=learner._penalty(log, of_clicks=False),
+            penalty=learner._penalty(log, click_only=False),
         )
 
 
@@ -446,7 +446,7 @@ class ListTarget:
     loss: str = "softmax"
     validation: ListTarget | None = None
     naive_weight: float = 0.0  # share of the loss without the offset
-    is_of_clicks: bool = True  # their number says how noisy the target is
+    learns_clicks: bool = True  # their number says how noisy the target is
 
     def on(self, log: ClickLog, traffic_exponent: float) -> ClickLog:
         """The log with tempered traffic, the clicks of the target, and its examination.
@@ -499,7 +499,7 @@ def fit_listwise(
     """
     # The mean is over clicks if only these enter the loss, else over impressions.
     click_only = target.loss in CLICK_ONLY
-    penalty = learner._penalty(log, of_clicks=click_only) if target.is_of_clicks else 0.0
+    penalty = learner._penalty(log, click_only=click_only) if target.learns_clicks else 0.0
     log = target.on(log, learner.traffic_exponent)
     scale = loss_scale(log, log.clicks if click_only else log.weight)
     validation = None

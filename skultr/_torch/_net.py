@@ -397,13 +397,14 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
         sum_of_steps = _n_steps(dataset.n_queries) * learning_rate
         return WHOLE_DECAY.value / sum_of_steps
 
-    def _penalty(self, log, *, of_clicks):
+    def _penalty(self, log, *, click_only):
         r"""The factor :math:`\lambda` of a term :math:`\frac\lambda2 \|W\|^2` of the loss.
 
         That of ridge regression, p / n for p features and the n clicks of ``log``, as they were
         read: a linear score of standardised features varies by 1 a priori if each weight has the
         variance 1 / p, and the loss is a mean of n terms. Less 1/100, so that it begins below 100
-        clicks per feature. A mean over impressions, not ``of_clicks``, has fewer clicks per term.
+        clicks per feature. A loss that is not ``click_only`` is a mean over impressions, with
+        fewer clicks per term.
         """
         decay = (self.net_params or {}).get("optimizer__weight_decay", self.weight_decay)
         # What a module of the user would lose is not known. A further log goes on from weights
@@ -413,7 +414,7 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
         n_clicks = max(log.clicks.sum(dtype=float), 1.0)
         excess = log.features.shape[1] / n_clicks - 1 / CLICKS_PER_FEATURE.value
         penalty = float(np.clip(excess, 0.0, LARGEST_PENALTY.value))
-        return penalty if of_clicks else penalty * n_clicks / log.weight.sum(dtype=float)
+        return penalty if click_only else penalty * n_clicks / log.weight.sum(dtype=float)
 
     def _make_net(self, dataset, module, criterion, validation, task, param_groups, callbacks):
         """The net of skorch that trains a module; ``net_params`` have the last word."""

@@ -194,7 +194,7 @@ class PairDebiasRanker(HasPublishedVariant, NeuralEstimator, BaseRanker):
                 click_only=True,
                 task=task,
                 validation=self._tempered_validation(),
-                penalty=self._penalty(log, of_clicks=True),
+                penalty=self._penalty(log, click_only=True),
             )
         # t+ of clicks and t- of missing clicks, by bias factor; t+ is examination up to a
         # constant.

@@ -566,7 +566,7 @@ class VectorizationRanker(HasPublishedVariant, NeuralEstimator, BaseRanker):
     def _fit_vectors(self, log, task):
         """Observation embeddings; the network gives relevance embeddings afterwards."""
         training = log.tempered(self.traffic_exponent)
-        penalty = self._penalty(log, of_clicks=self.link == "logit")
+        penalty = self._penalty(log, click_only=self.link == "logit")
         networks = []
         tables = []
         for _ in range(self.n_networks):

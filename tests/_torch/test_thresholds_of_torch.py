@@ -72,11 +72,11 @@ def _log(n_features, n_clicks, impressions_per_click=4):
 
 def test_few_clicks_per_feature_have_a_penalty():
     enough = 7 * CLICKS_PER_FEATURE.value
-    assert NaiveRanker()._penalty(_log(7, enough), of_clicks=True) == 0
+    assert NaiveRanker()._penalty(_log(7, enough), click_only=True) == 0
     few = _log(7, enough / 2)
-    assert NaiveRanker()._penalty(few, of_clicks=True) == pytest.approx(7 / enough)
+    assert NaiveRanker()._penalty(few, click_only=True) == pytest.approx(7 / enough)
     # A mean over four times as many terms.
-    assert NaiveRanker()._penalty(few, of_clicks=False) == pytest.approx(7 / enough / 4)
+    assert NaiveRanker()._penalty(few, click_only=False) == pytest.approx(7 / enough / 4)
 
 
 @pytest.mark.parametrize(
@@ -88,11 +88,11 @@ def test_few_clicks_per_feature_have_a_penalty():
     ],
 )
 def test_who_decides_about_weights_has_no_penalty(settings):
-    assert NaiveRanker(**settings)._penalty(_log(7, 50), of_clicks=True) == 0
+    assert NaiveRanker(**settings)._penalty(_log(7, 50), click_only=True) == 0
 
 
 @pytest.mark.parametrize("n_clicks", [0, 1, 50])
 def test_the_penalty_has_a_bound(n_clicks):
-    penalty = NaiveRanker()._penalty(_log(100, n_clicks), of_clicks=True)
+    penalty = NaiveRanker()._penalty(_log(100, n_clicks), click_only=True)
     assert penalty == LARGEST_PENALTY.value
-    assert 0 < NaiveRanker()._penalty(_log(100, 2_000), of_clicks=True) < penalty
+    assert 0 < NaiveRanker()._penalty(_log(100, 2_000), click_only=True) < penalty

@@ -34,8 +34,8 @@ def test_gains_are_over_the_same_training_without_it(of, monkeypatch):
 def test_penalties_are_multiples_of_the_default():
     trained = {name: penalty.with_penalty(IPSRanker, name)() for name in penalty.STRENGTHS}
     log = log_of(n_features=20, n_clicks=400)
-    found = {name: ranker._penalty(log, of_clicks=True) for name, ranker in trained.items()}
-    assert found["default"] == IPSRanker()._penalty(log, of_clicks=True) > 0
+    found = {name: ranker._penalty(log, click_only=True) for name, ranker in trained.items()}
+    assert found["default"] == IPSRanker()._penalty(log, click_only=True) > 0
     assert found["none"] == 0
     assert found["three times"] == pytest.approx(3 * found["default"])
 
@@ -43,9 +43,9 @@ def test_penalties_are_multiples_of_the_default():
 def test_one_penalty_is_there_with_many_clicks_too():
     trained = penalty.with_penalty(IPSRanker, penalty.EVERYWHERE)()
     log = log_of(n_features=20, n_clicks=4_000)
-    assert trained._penalty(log, of_clicks=True) == 0.005
-    assert trained._penalty(log, of_clicks=False) == 0.001
-    assert IPSRanker()._penalty(log, of_clicks=True) == 0
+    assert trained._penalty(log, click_only=True) == 0.005
+    assert trained._penalty(log, click_only=False) == 0.001
+    assert IPSRanker()._penalty(log, click_only=True) == 0
 
 
 def log_of(n_features, n_clicks):
