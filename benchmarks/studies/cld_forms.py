@@ -130,12 +130,7 @@ def judge(cell, settings, seed):
 
 def forms(shop, settings, seed, also=None):
     """A row for each form, and for what it is compared with."""
-    n_queries = settings.queries or settings.size(full=shop.queries, quick=shop.queries, tiny=30)
-    path = Path(DATA) / REAL[shop.documents] if shop.documents in REAL else None
-    settings = replace(settings, quick=True, queries=n_queries, letor=path and str(path))
-    log = log_of(shop, settings, seed)
-    train, test, _ = documents(log.set, log.world, settings, seed)
-    X, clicks, examination = make_log(log, settings, seed)
+    X, clicks, train, test, examination = world_of(shop, settings, seed)
     relevance = test["relevance"]
     qid = test["qid"]
     found = rankers(examination)
@@ -147,7 +142,18 @@ def forms(shop, settings, seed, also=None):
         yield {"form": name, **values}
 
 
-def log_of(shop, settings, seed):
+def world_of(shop, settings, seed):
+    """Rows and clicks, all documents, documents to test on, and examination."""
+    n_queries = settings.queries or settings.size(full=shop.queries, quick=shop.queries, tiny=30)
+    path = Path(DATA) / REAL[shop.documents] if shop.documents in REAL else None
+    settings = replace(settings, quick=True, queries=n_queries, letor=path and str(path))
+    log = _log_of(shop, settings, seed)
+    train, test, _ = documents(log.set, log.world, settings, seed)
+    X, clicks, examination = make_log(log, settings, seed)
+    return X, clicks, train, test, examination
+
+
+def _log_of(shop, settings, seed):
     """The log of the worlds of the paper's page."""
     if shop.hidden:
         names = {"nearly linear": "nearly linear, hidden signal"}

@@ -1,16 +1,13 @@
 """What a penalty on weights brings where clicks are few for so many features, and what it costs.
 
-With ``weight_decay="auto"`` the loss of a network has the penalty of ridge regression, features
-per click, less a hundredth; and a tenth at most. ``gain`` is nDCG@10 on
-queries that are not in the log, less that of the same training without the penalty. Half of the
-logs show the top of 20 or more candidates (those of `cld_forms`, whose real documents need the
-files in the folder SKULTR_DATA); the others show all ten documents of a page. ``clicks`` are those
-per feature.
+With ``weight_decay="auto"`` the loss of a network has the penalty of ridge regression: features
+per click, less a hundredth, and a tenth at most. ``gain`` is nDCG@10 on queries that are not in
+the log, less that of the same training without the penalty. ``top`` has the logs of `cld_forms`,
+which show the first of all candidates (real documents need the files in the folder SKULTR_DATA);
+``whole`` has logs that show all ten documents of a page. ``clicks`` are those per feature.
 """
 
-from dataclasses import replace
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 
@@ -22,7 +19,6 @@ from skultr.simulation import PlackettLucePolicy, simulate_clicks
 
 from .._documents import feature_columns, split_documents
 from .._study import Exhibit, Page, Study
-from ..papers._cld_worlds import documents, make_log
 from . import cld_forms
 
 RANKERS = {
@@ -42,23 +38,10 @@ FIRST_SEED = 200
 
 
 # --------------------------------------------------------------------------------------
-# Logs: rows and clicks, all documents, documents to test on, and examination
+# Logs of whole pages
 # --------------------------------------------------------------------------------------
-def top_of_candidates(cell, settings, seed):
-    """A log of `cld_forms`, of which only the top was shown."""
-    shop = cld_forms.LOGS[cell["log"]]
-    n_queries = settings.queries or settings.size(full=shop.queries, quick=shop.queries, tiny=30)
-    real = cld_forms.REAL.get(shop.documents)
-    letor = real and str(Path(cld_forms.DATA) / real)
-    settings = replace(settings, quick=True, queries=n_queries, letor=letor)
-    log = cld_forms.log_of(shop, settings, seed)
-    train, test, _ = documents(log.set, log.world, settings, seed)
-    X, clicks, examination = make_log(log, settings, seed)
-    return X, clicks, train, test, examination
-
-
 def whole_pages(cell, settings, seed):
-    """A log of pages of ten documents, whose order is the same in each page of a query or not."""
+    """A log of pages of ten documents, as `cld_forms.world_of`; queries have one order or many."""
     n_queries = settings.size(full=270, quick=270, tiny=30)
     train, test = split_documents(
         settings, n_queries, 180, seed=seed, n_features=cell["features"], n_documents=10
@@ -78,7 +61,8 @@ def whole_pages(cell, settings, seed):
 # --------------------------------------------------------------------------------------
 def gains_at_the_top(cell, settings, seed):
     """Gains of each ranker on a log of the top of all candidates."""
-    yield from gains(top_of_candidates(cell, settings, FIRST_SEED + seed))
+    shop = cld_forms.LOGS[cell["log"]]
+    yield from gains(cld_forms.world_of(shop, settings, FIRST_SEED + seed))
 
 
 def gains_of_whole_pages(cell, settings, seed):

@@ -403,18 +403,22 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
         That of ridge regression, p / n for p features and the n clicks of ``log``, as they were
         read: a linear score of standardised features varies by 1 a priori if each weight has the
         variance 1 / p, and the loss is a mean of n terms. Less 1/100, so that it begins below 100
-        clicks per feature. A loss that is not ``click_only`` is a mean over impressions, with
-        fewer clicks per term.
+        clicks per feature. A loss that is not ``click_only`` is a mean over impressions.
         """
-        decay = (self.net_params or {}).get("optimizer__weight_decay", self.weight_decay)
+        given = self.net_params or {}
+        decay = given.get("optimizer__weight_decay", self.weight_decay)
         # What a module of the user would lose is not known. A further log goes on from weights
         # that were learned, and 0 is not what they are expected to be.
         if decay != "auto" or self.module is not None or self._earlier is not None:
             return 0.0
+        n_features = log.features.shape[1]
         n_clicks = max(log.clicks.sum(dtype=float), 1.0)
-        excess = log.features.shape[1] / n_clicks - 1 / CLICKS_PER_FEATURE.value
+        excess = n_features / n_clicks - 1 / CLICKS_PER_FEATURE.value
         penalty = float(np.clip(excess, 0.0, LARGEST_PENALTY.value))
-        return penalty if click_only else penalty * n_clicks / log.weight.sum(dtype=float)
+        if click_only:
+            return penalty
+        # A term is an impression, which has so many clicks.
+        return penalty * n_clicks / log.weight.sum(dtype=float)
 
     def _make_net(self, dataset, module, criterion, validation, task, param_groups, callbacks):
         """The net of skorch that trains a module; ``net_params`` have the last word."""
@@ -435,10 +439,7 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
             "verbose": self.verbose,
             **given,
         }
-        is_print_log_set = any(name.startswith("callbacks__print_log") for name in given)
-        if not (settings["verbose"] or is_print_log_set):
-            # skorch would format the line of every epoch, and then not print it.
-            settings["callbacks__print_log"] = None
+        settings |= _print_log(settings)
         return ListNet(module, callbacks=callbacks, **settings)
 
     def _callbacks(self, task, own, validation, added):
@@ -782,6 +783,15 @@ def _iterators(net_params):
     for name in names:
         settings[f"{name}__collate_fn"] = as_is
     return settings
+
+
+def _print_log(settings):
+    """Without skorch's log of losses, unless it prints or the user has a setting of it."""
+    is_set = any(name.startswith("callbacks__print_log") for name in settings)
+    if settings["verbose"] or is_set:
+        return {}
+    # It would format the line of every epoch, and then not print it.
+    return {"callbacks__print_log": None}
 
 
 def as_is(batch: Any) -> Any:
