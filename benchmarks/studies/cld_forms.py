@@ -217,7 +217,7 @@ def behind(rows):
 
 
 CHOOSE_STUDY = Study("choose", choose, logs_of(CHOOSE, 2), quick_runs=1, full_runs=2, hours=0.1)
-JUDGE_STUDY = Study("judge", judge, logs_of(JUDGE, 3), quick_runs=3, full_runs=3, hours=0.1)
+JUDGE_STUDY = Study("judge", judge, logs_of(JUDGE, 3), quick_runs=3, full_runs=6, hours=0.3)
 METRICS = ("nDCG@3", "nDCG@10")
 PAGE = Page(
     "studies/cld_forms",

@@ -1,20 +1,21 @@
 """What a penalty on weights brings where clicks are few for so many features, and what it costs.
 
 With ``weight_decay="auto"`` the loss of a network has the penalty of ridge regression: features
-per click, less a hundredth, and a tenth at most. ``gain`` is nDCG@10 on queries that are not in
-the log, less that of the same training without the penalty. ``top`` has the logs of `cld_forms`,
-which show the first of all candidates (real documents need the files in the folder SKULTR_DATA);
-``whole`` has logs that show all ten documents of a page. ``clicks`` are those per feature.
+per click, less a hundredth (for CLD three times that), and a tenth at most. ``gain`` is nDCG@10 on
+queries that are not in the log, less that of the same training without the penalty. ``top`` has
+the logs of `cld_forms`, which show the first of all candidates (real documents need the files in
+the folder SKULTR_DATA); ``whole`` has logs that show all ten documents of a page. ``clicks`` are
+those per feature.
 """
 
 from itertools import product
 
 import numpy as np
 
-from skultr import DLARanker
+from skultr import CLDRanker, DLARanker
 from skultr._torch._thresholds import LARGEST_PENALTY
 from skultr.metrics import ndcg_score
-from skultr.rankers import IPSRanker, NaiveRanker, RegressionEMRanker
+from skultr.rankers import HeckmanRanker, IPSRanker, NaiveRanker, RegressionEMRanker
 from skultr.simulation import PlackettLucePolicy, simulate_clicks
 
 from .._documents import feature_columns, split_documents
@@ -27,7 +28,11 @@ RANKERS = {
     "DLA": DLARanker,
     # The loss of its towers is a mean over impressions, those of the others one over clicks.
     "REM": RegressionEMRanker,
+    "CLD": CLDRanker,
+    "Heckman": HeckmanRanker,
 }
+#: Settings of those that are told the propensities.
+TOLD = {"IPS": {}, "CLD": {}, "Heckman": {"debias": True}}
 #: Times the penalty of the default.
 STRENGTHS = {"none": 0.0, "a third": 1 / 3, "default": 1.0, "three times": 3.0}
 #: The penalty of ridge regression at any number of clicks.
@@ -75,7 +80,7 @@ def gains(log):
     X, clicks, train, test, examination = log
     per_feature = np.sum(clicks) / len(feature_columns(train))
     for name, ranker in RANKERS.items():
-        known = {"propensity": examination} if name == "IPS" else {}
+        known = {"propensity": examination, **TOLD[name]} if name in TOLD else {}
         ndcg = {}
         for penalty in (*STRENGTHS, EVERYWHERE):
             trained = with_penalty(ranker, penalty)(random_state=0, **known)
@@ -90,11 +95,12 @@ def with_penalty(ranker, penalty):
     """A class like that of a ranker, whose penalty is another one."""
 
     class Penalised(ranker):
-        def _penalty(self, log, *, click_only):
+        def _penalty(self, log, *, click_only, noise=1.0, **given):
             if penalty != EVERYWHERE:
-                return STRENGTHS[penalty] * super()._penalty(log, click_only=click_only)
+                default = super()._penalty(log, click_only=click_only, noise=noise, **given)
+                return STRENGTHS[penalty] * default
             n_clicks = log.clicks.sum()
-            ridge = min(log.features.shape[1] / n_clicks, LARGEST_PENALTY.value)
+            ridge = min(noise * log.features.shape[1] / n_clicks, LARGEST_PENALTY.value)
             return ridge if click_only else ridge * n_clicks / log.weight.sum()
 
     return Penalised

@@ -57,6 +57,7 @@ from ._networks import (
 from ._shared_parameters import describe_shared_parameters
 from ._thresholds import (
     CLICKS_PER_FEATURE,
+    DOCUMENTS_PER_FEATURE,
     FEW_QUERIES,
     LARGEST_PENALTY,
     QUERIES_PER_FEATURE,
@@ -397,13 +398,17 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
         sum_of_steps = _n_steps(dataset.n_queries) * learning_rate
         return WHOLE_DECAY.value / sum_of_steps
 
-    def _penalty(self, log, *, click_only):
+    def _penalty(self, log, *, click_only, noise=1.0, by_document=False):
         r"""The factor :math:`\lambda` of a term :math:`\frac\lambda2 \|W\|^2` of the loss.
 
         That of ridge regression, p / n for p features and the n clicks of ``log``, as they were
         read: a linear score of standardised features varies by 1 a priori if each weight has the
         variance 1 / p, and the loss is a mean of n terms. Less 1/100, so that it begins below 100
         clicks per feature. A loss that is not ``click_only`` is a mean over impressions.
+
+        ``noise`` is the variance of labels that features do not explain, over what they explain.
+        ``by_document`` is for labels of documents, which further clicks make no more: the number
+        of documents decides where it is the scarcer one.
         """
         given = self.net_params or {}
         decay = given.get("optimizer__weight_decay", self.weight_decay)
@@ -414,7 +419,10 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
         n_features = log.features.shape[1]
         n_clicks = max(log.clicks.sum(dtype=float), 1.0)
         excess = n_features / n_clicks - 1 / CLICKS_PER_FEATURE.value
-        penalty = float(np.clip(excess, 0.0, LARGEST_PENALTY.value))
+        if by_document:
+            n_documents = len(np.unique(log.doc))
+            excess = max(excess, n_features / n_documents - 1 / DOCUMENTS_PER_FEATURE.value)
+        penalty = float(np.clip(noise * excess, 0.0, LARGEST_PENALTY.value))
         if click_only:
             return penalty
         # A term is an impression, which has so many clicks.

@@ -56,6 +56,8 @@ class _TermLoss(ScaledLoss):
     first two terms, plus the fourth. The terms of selection alone are left out, because they are
     larger: with them, training went on while selection improved and relevance overfitted. Without
     ``selects`` the first term is all.
+
+    ``weight_of_labels`` is what the terms of relevance weigh, in which a penalty is measured.
     """
 
     def __init__(self, scale: float, shown: Bools, gamma: float = 0.0, selects: bool = True):
@@ -145,6 +147,15 @@ class TobitLoss(_TermLoss):
         unit = 0.0 if published else math.log(self.spread)
         return self.sums_of(batch, batch.weight * (density - unit), chosen, selection)
 
+    def weight_of_labels(self, rows: Candidates) -> float:
+        """The weight of the rows shown, times the curvature of a standardised label's term."""
+        weight = float(rows.weight[rows.shown].sum())
+        if self.fixed is None:
+            return weight
+        if self.fixed == "published":
+            return 2 * self.spread**2 * weight  # a scale of 1, and twice the square
+        return (self.spread / self.fixed) ** 2 * weight
+
 
 class ListwiseLoss(_TermLoss):
     r"""Minus the likelihood of which shown documents of a query were clicked, and of selection.
@@ -173,6 +184,10 @@ class ListwiseLoss(_TermLoss):
         index = (selection + self.gamma * error) / math.sqrt(1 - self.gamma**2)
         return self.sums_of(batch, clicks * log_share, log_ndtr(index), selection)
 
+    def weight_of_labels(self, rows: Candidates) -> float:
+        """The clicks of the rows shown."""
+        return float(rows.weight[rows.shown] @ rows.label[rows.shown])
+
 
 def expected_error(log_share: torch.Tensor, clicks: torch.Tensor) -> torch.Tensor:
     r"""Expected standardised Gumbel error of each document, given its share of the clicks.
@@ -182,7 +197,6 @@ def expected_error(log_share: torch.Tensor, clicks: torch.Tensor) -> torch.Tenso
     :math:`p \log p / (1 - p)`, with :math:`p` the probability of the choice. The mean over the
     clicks is divided by :math:`\pi / \sqrt 6`, the standard deviation.
     """
-    # Below 1, so that 1 - p is no divisor of 0 in float32.
     # Below 1, so that 1 - p is no divisor of 0 in float32.
     share = log_share.exp().clamp(max=1 - 1e-6)
     error = (1 - clicks) * share * log_share / (1 - share) - clicks * log_share
@@ -300,6 +314,18 @@ class PairLoss(_TermLoss):
         preference = size * logsigmoid(side * difference)
         return preference, chosen, count * left_out, count * selected(0.0, 0.0)
 
+    def weight_of_labels(self, rows: Candidates) -> float:
+        """The weight of all preferences; 0 for other variants, which are trained as they were."""
+        if self.variant != "default":
+            return 0.0
+        # Pairs over the number of other rows of the list, shown or not.
+        n_rows = np.bincount(rows.list_)
+        heaviest = np.zeros(len(n_rows))
+        np.maximum.at(heaviest, rows.list_, rows.weight)
+        shown = rows.shown
+        gaps = _sum_of_gaps(rows.list_[shown], rows.label[shown], len(n_rows))
+        return float(gaps @ (heaviest / np.maximum(n_rows - 1, 1)))
+
     def _partners(self, mask, n_shown, n_rows):
         """Column of a random partner of each row, and the number of rows it was drawn from.
 
@@ -352,6 +378,17 @@ def _weight_of_pairs(group, weight):
     group = group[order]
     n_before = np.arange(len(group)) - np.searchsorted(group, group)
     return 2 * float(weight[order] @ n_before)
+
+
+def _sum_of_gaps(group, values, n_groups):
+    """Sum of the differences of all pairs of values of each group, shape (n_groups,)."""
+    order = np.lexsort((values, group))
+    group = group[order]
+    # The k-th smallest of m values is the larger one of k pairs, and the smaller one of the rest.
+    size = np.bincount(group, minlength=n_groups)
+    n_smaller = np.arange(len(group)) - np.searchsorted(group, group)
+    n_larger = size[group] - 1 - n_smaller
+    return np.bincount(group, (n_smaller - n_larger) * values[order], n_groups)
 
 
 def expected_gap(difference: torch.Tensor) -> torch.Tensor:

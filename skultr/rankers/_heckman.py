@@ -251,7 +251,6 @@ class HeckmanRanker(HasPublishedVariant, NeuralEstimator, PropensityRanker):
     def _fit_network(self, log, rows, mills, known, task):
         # All candidates as lists, of which the rows shown are then taken.
         batches = rows.as_log(log)
-        unit = loss_scale(batches, batches.weight)
         # What being shown adds to a score, as exposure; bounded, so that no exposure overflows.
         mean_label = np.average(rows.label[rows.shown], weights=rows.weight[rows.shown])
         # A negative coefficient is most often an error of a weak identification.
@@ -263,11 +262,12 @@ class HeckmanRanker(HasPublishedVariant, NeuralEstimator, PropensityRanker):
         with self._seeded():
             self._train(
                 ListScores(self._network(known, constant=False)),
-                ListLoss(softmax_loss, unit),
+                ListLoss(softmax_loss, loss_scale(batches, batches.clicks)),
                 batches,
                 batches.clicks,
                 click_only=True,
                 task=task,
+                penalty=self._penalty(log, click_only=True, by_document=True),
             )
 
     def _score(self, features: NDArray[np.float32]) -> Floats:

@@ -9,11 +9,10 @@ from sklearn.linear_model import Ridge
 from skorch.callbacks import Callback
 from skorch.history import History
 
-from skultr import CLDRanker, DLARanker
+from skultr import DLARanker
 from skultr._torch._net import _Patience
 from skultr.rankers import (
     AffineRanker,
-    HeckmanRanker,
     IPSRanker,
     NaiveRanker,
     PairDebiasRanker,
@@ -38,8 +37,6 @@ PENALISED = [
 #: Those whose trainings have none.
 FREE = [
     AffineRanker(),
-    CLDRanker(propensity=[1.0, 0.5, 0.3]),
-    HeckmanRanker(),
     PRSRanker(propensity=[1.0, 0.5, 0.3]),
 ]
 

@@ -13,6 +13,7 @@ import torch
 from skultr._torch._net import AdamW
 from skultr._torch._thresholds import (
     CLICKS_PER_FEATURE,
+    DOCUMENTS_PER_FEATURE,
     FEW_QUERIES,
     LARGEST_PENALTY,
     QUERIES_PER_FEATURE,
@@ -61,9 +62,10 @@ def test_weights_without_a_gradient_fall_to_55_percent(n_queries):
     assert 0.5 < WHOLE_DECAY.value < 0.7
 
 
-def _log(n_features, n_clicks, impressions_per_click=4):
+def _log(n_features, n_clicks, impressions_per_click=4, n_documents=1):
     """What a penalty reads of a log."""
     return SimpleNamespace(
+        doc=np.repeat(np.arange(n_documents), 2),
         features=np.zeros((1, n_features)),
         clicks=np.array([n_clicks / 2, n_clicks / 2]),
         weight=np.array([impressions_per_click * n_clicks]),
@@ -77,6 +79,24 @@ def test_few_clicks_per_feature_have_a_penalty():
     assert NaiveRanker()._penalty(few, click_only=True) == pytest.approx(7 / enough)
     # A mean over four times as many terms.
     assert NaiveRanker()._penalty(few, click_only=False) == pytest.approx(7 / enough / 4)
+
+
+def test_few_documents_per_feature_have_a_penalty_where_they_are_labels():
+    enough = 20 * DOCUMENTS_PER_FEATURE.value
+    many_clicks = 20 * CLICKS_PER_FEATURE.value
+    for n_documents, expected in ((enough, 0.0), (enough / 2, 1 / DOCUMENTS_PER_FEATURE.value)):
+        log = _log(20, many_clicks, n_documents=int(n_documents))
+        assert NaiveRanker()._penalty(log, click_only=True) == 0
+        found = NaiveRanker()._penalty(log, click_only=True, by_document=True)
+        assert found == pytest.approx(expected)
+    # The scarcer one decides.
+    log = _log(20, many_clicks / 20, n_documents=int(enough / 2))
+    found = NaiveRanker()._penalty(log, click_only=True, by_document=True)
+    assert found == LARGEST_PENALTY.value == 0.1
+    found = NaiveRanker()._penalty(log, click_only=True, by_document=True, noise=0.1)
+    assert found == pytest.approx(
+        0.1 * (20 / CLICKS_PER_FEATURE.value - 1 / CLICKS_PER_FEATURE.value)
+    )
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from benchmarks.studies import penalty
 from skultr.rankers import IPSRanker
 
 
-@pytest.mark.filterwarnings("ignore:The log ")
+@pytest.mark.filterwarnings("ignore:The log ", "ignore:After weighting", "ignore:Every candidate")
 @pytest.mark.parametrize("of", ["top", "whole"])
 def test_gains_are_over_the_same_training_without_it(of, monkeypatch):
     monkeypatch.setattr(_cld_worlds, "N_TEST", {"quick": 20, "full": 20})

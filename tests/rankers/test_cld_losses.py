@@ -125,6 +125,21 @@ def test_tobit_is_stable_far_out(index):
     assert torch.isfinite(far)
 
 
+@pytest.mark.parametrize("scale", [None, 0.6, "published"])
+def test_weight_of_labels_is_how_much_their_likelihood_bends(scale):
+    """For a scale of 1 standard deviation, without chance, and without selection."""
+    batch = batch_of(LISTS)
+    spread = 1.5
+    loss = TobitLoss(1.0, batch.rows_shown, 0.0, scale, 0.2, spread).double()
+
+    def likelihood(shift):
+        scores = shift + torch.zeros_like(batch.clicks)
+        return loss.terms((scores, torch.zeros_like(scores), torch.tensor(0.0)), batch)[0]
+
+    bend = torch.autograd.functional.hessian(likelihood, torch.tensor(0.3, dtype=torch.float64))
+    assert loss.weight_of_labels(batch.candidates) == pytest.approx(-float(bend))
+
+
 # ------------------------------------------------------------------------ listwise
 def test_expected_error_is_the_mean_gumbel_error_of_a_choice():
     rng = np.random.default_rng(0)
@@ -163,6 +178,8 @@ def test_listwise_terms_by_hand():
     shown = sum(norm.logcdf(sign * 0.6 * error / 0.8) for sign in (1, -1))
     expected = [0.5 * np.log(0.5), shown, np.log(0.5), 2 * np.log(0.5)]
     np.testing.assert_allclose(found, expected)
+    loss = ListwiseLoss(1.0, batch.rows_shown)
+    assert loss.weight_of_labels(batch.candidates) == 0.5
     alone = ListwiseLoss(1.0, batch.rows_shown, gamma=0.6, selects=False)
     np.testing.assert_allclose(alone((zeros, zeros, None), batch), -expected[0])
     np.testing.assert_allclose(alone.eval()((zeros, zeros, None), batch), -expected[0])
@@ -227,6 +244,17 @@ def all_pairs(scores, batch, variant, gamma):
             total = total + times * torch.tensor([0, 1, 1]) * objective(f, g, s, i, j)
             n_pairs += times
     return total / n_pairs
+
+
+def test_weight_of_labels_is_that_of_all_preferences():
+    """With equal scores each has the logarithm of one half."""
+    batch = batch_of(LISTS)
+    weight = PairLoss(1.0, batch.candidates).weight_of_labels(batch.candidates)
+    equal = torch.zeros(2, *batch.mask.shape, dtype=torch.float64)
+    assert weight * np.log(0.5) == pytest.approx(float(all_pairs(equal, batch, "default", 0.0)[0]))
+    for variant in ("published", "program"):
+        loss = PairLoss(1.0, batch.candidates, variant=variant)
+        assert loss.weight_of_labels(batch.candidates) == 0
 
 
 @pytest.mark.parametrize("variant", ["default", "published", "program"])
