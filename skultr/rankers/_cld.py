@@ -94,7 +94,7 @@ class CLDRanker(HasPublishedVariant, NeuralEstimator, PropensityRanker):
     ----------
     loss : {"pointwise", "listwise", "pairwise"}, default="pointwise"
         Form of the likelihood. :ref:`forms_of_cld` compares them on 20 logs. With 50 sessions per
-        query ``"listwise"`` was .007 of nDCG@10 ahead, if the policy ranked by the features alone.
+        query ``"listwise"`` was .006 of nDCG@10 ahead, if the policy ranked by the features alone.
     gamma : float in (-1, 1) or "estimate", default=0.2
         Correlation of the errors of relevance and selection. The paper has 0.05 to 0.30.
         ``"estimate"`` takes the posterior mean under linear models, with a prior near 0. If the
