@@ -1,6 +1,7 @@
 """Estimators on frames of engines: the same results as on the same log in memory."""
 
 import warnings
+from functools import lru_cache
 
 import duckdb
 import numpy as np
@@ -98,17 +99,21 @@ def columns_for(name, log=LOG):
     return log.drop(columns=["mobile", "device"] if "network" in name else ["f0", "f1"])
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("name", PROPENSITIES)
-def test_a_propensity_counts_in_the_engine(name, engine):
+# The engines follow each other, and share what was fitted in memory.
+@lru_cache(maxsize=1)
+def propensity_in_memory(name):
+    """A log, and the propensity that was fitted to it."""
     log = columns_for(name)
     if "network" in name:
         log = log.drop(columns="arm")
-    from sklearn.base import clone
+    return log, quietly(clone(PROPENSITIES[name]).fit, log, "click")
 
-    estimator = PROPENSITIES[name]
-    expected = quietly(clone(estimator).fit, log, "click")
-    found = quietly(clone(estimator).fit, ENGINES[engine](log), "click")
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("name", PROPENSITIES)
+def test_a_propensity_counts_in_the_engine(name, engine):
+    log, expected = propensity_in_memory(name)
+    found = quietly(clone(PROPENSITIES[name]).fit, ENGINES[engine](log), "click")
     tolerance = 1e-4 if "network" in name or name == "context" else 1e-9
     pd.testing.assert_frame_equal(
         found.examination_, expected.examination_, rtol=tolerance, check_dtype=False
@@ -117,10 +122,9 @@ def test_a_propensity_counts_in_the_engine(name, engine):
     assert found.n_features_in_ == expected.n_features_in_
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("role", [None, "production", "bias", "impressions", "doc_scope"])
-def test_a_table_counts_in_the_engine(name, role, engine):
+@lru_cache(maxsize=1)
+def table_in_memory(name, role):
+    """A log with a column of the role, and the table of counts that was fitted to it."""
     log = LOG.drop(columns=["device", "f0", "f1", "arm", "mobile"])
     added = {
         "production": np.sin(np.arange(len(log))),
@@ -132,7 +136,14 @@ def test_a_table_counts_in_the_engine(name, role, engine):
         log[role] = added[role]
     if role == "doc_scope":
         log["doc"] = log["qid"] + log["doc"]
-    expected = quietly(clone(MODELS[name]).fit, log, "click")
+    return log, quietly(clone(MODELS[name]).fit, log, "click")
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("role", [None, "production", "bias", "impressions", "doc_scope"])
+def test_a_table_counts_in_the_engine(name, role, engine):
+    log, expected = table_in_memory(name, role)
     found = quietly(clone(MODELS[name]).fit, ENGINES[engine](log), "click")
     # The optimiser of the prior raises the rounding of mean scores to its tolerance.
     rtol = 1e-5 if (name, role) == ("pbm", "production") else 1e-9
