@@ -249,26 +249,30 @@ class HeckmanRanker(HasPublishedVariant, NeuralEstimator, PropensityRanker):
         return mills_ratio(features @ self.selection_coef_ + self.selection_intercept_)
 
     def _fit_network(self, log, rows, mills, known, task):
-        # All candidates as lists, of which the rows shown are then taken.
-        batches = rows.as_log(log)
-        # What being shown adds to a score, as exposure; bounded, so that no exposure overflows.
-        mean_label = np.average(rows.label[rows.shown], weights=rows.weight[rows.shown])
-        # A negative coefficient is most often an error of a weak identification.
-        mills_coef = max(self.mills_coef_, 0.0)
-        # Bound on the logarithm of what being shown adds to a score.
-        added = np.minimum(mills_coef / max(mean_label, TINY) * mills, 50.0)
-        batches = replace(batches, weight=batches.weight * np.exp(added))
-        batches = batches.take_rows(rows.shown, batches.list_[rows.shown])
+        batches = self._shown_lists(log, rows, mills)
+        scale = loss_scale(batches, batches.clicks)
         with self._seeded():
             self._train(
                 ListScores(self._network(known, constant=False)),
-                ListLoss(softmax_loss, loss_scale(batches, batches.clicks)),
+                ListLoss(softmax_loss, scale),
                 batches,
                 batches.clicks,
                 click_only=True,
                 task=task,
                 penalty=self._penalty(log, click_only=True, by_document=True),
             )
+
+    def _shown_lists(self, log, rows, mills):
+        """The rows shown as lists, whose weights hold what being shown adds to a score."""
+        shown = rows.shown
+        mean_label = np.average(rows.label[shown], weights=rows.weight[shown])
+        # A negative coefficient is most often an error of a weak identification.
+        mills_coef = max(self.mills_coef_, 0.0)
+        # Its logarithm is bounded, so that no weight overflows.
+        added = np.minimum(mills_coef / max(mean_label, TINY) * mills, 50.0)
+        candidates = rows.as_log(log)
+        weighted = replace(candidates, weight=candidates.weight * np.exp(added))
+        return weighted.take_rows(shown, weighted.list_[shown])
 
     def _score(self, features: NDArray[np.float32]) -> Floats:
         if "coef_" not in vars(self):
