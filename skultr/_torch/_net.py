@@ -420,7 +420,7 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
         n_clicks = max(log.clicks.sum(dtype=float), 1.0)
         excess = n_features / n_clicks - 1 / CLICKS_PER_FEATURE.value
         if by_document:
-            n_documents = len(np.unique(log.doc))
+            n_documents = np.count_nonzero(np.bincount(log.doc))
             excess = max(excess, n_features / n_documents - 1 / DOCUMENTS_PER_FEATURE.value)
         penalty = float(np.clip(noise * excess, 0.0, LARGEST_PENALTY.value))
         if click_only:

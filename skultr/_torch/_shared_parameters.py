@@ -56,12 +56,11 @@ SHARED_PARAMETERS = {
         '"adamw" a weight that no gradient pulls falls to 55 % within the steps of '
         '``max_epochs="auto"``. And where a log has fewer than 100 clicks per feature, the loss '
         "has the penalty of ridge regression, half of the sum of squared weights times a factor: "
-        "features per click less 1/100, but 0.1 at most. ``CLDRanker`` and ``HeckmanRanker`` take "
-        "features per document shown less 1/25 where that is more. ``CLDRanker`` takes three "
-        "times the factor, and multiplies it by the share of these documents in its loss, a mean "
-        "over candidates. The second part is 0 for a ``module`` of your own, in ``partial_fit`` "
-        "after a first fit, in ``AffineRanker`` and ``PRSRanker``, and for pairs of CLD in a "
-        "``variant``.",
+        "features per click less 1/100, but 0.1 at most. For ``CLDRanker`` and ``HeckmanRanker`` "
+        "it is features per document shown less 1/25, where that is more; for ``CLDRanker`` three "
+        "times as much, but 0.1 at most, times the share of these documents in its loss. The "
+        "second part is 0 for a ``module`` of your own, in ``partial_fit`` after a first fit, in "
+        "``AffineRanker`` and ``PRSRanker``, and for pairs of CLD in a ``variant``.",
     ),
     "dropout": ("float", "Probability of dropping a hidden unit in training."),
     "normalization": (
