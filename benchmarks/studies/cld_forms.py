@@ -8,14 +8,12 @@ the number of steps were chosen on ``choose``; ``judge`` has other logs and othe
 whose files are not in the folder SKULTR_DATA are left out.
 
 ``behind`` is what each form loses to the best form of a log. The best of several is chosen by the
-same rows, so that it is ahead by chance, too.
+same rows, so that it is ahead by chance, too; in ``elsewhere`` it is chosen by the other runs.
 """
 
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
-
-import pandas as pd
 
 from skultr import CLDRanker
 from skultr.metrics import ndcg_score
@@ -206,14 +204,30 @@ def other_trainings(examination):
 # --------------------------------------------------------------------------------------
 def behind(rows):
     """nDCG@10 of the default minus that of the best form of each log, and of the other forms."""
-    table = rows[rows["form"].isin(FORMS)].pivot_table("nDCG@10", ["log", "seed"], "form")
-    best = table.groupby("log").mean().idxmax(axis=1)
-    parts = []
-    for form in FORMS:
-        gap = table[form] - [table.loc[key, best[key[0]]] for key in table.index]
-        parts.append(gap.rename("behind").reset_index().assign(form=form))
-    found = pd.concat(parts)
-    return found.assign(best=found["log"].map(best))
+    table = _table(rows)
+    return _gaps(table, table.groupby("log").transform("mean"))
+
+
+def behind_elsewhere(rows):
+    """The same, with the best form of a run found on the other runs of its log.
+
+    None of them is ahead by chance then.
+    """
+    table = _table(rows)
+    return _gaps(table, table.groupby("log").transform("sum") - table)
+
+
+def _table(rows):
+    """nDCG@10 by log and seed, a column for each form."""
+    return rows[rows["form"].isin(FORMS)].pivot_table("nDCG@10", ["log", "seed"], "form")
+
+
+def _gaps(table, quality):
+    """What each form loses to the one that is best by ``quality``, by run."""
+    best = quality.idxmax(axis=1).rename("best")
+    of_best = [table.loc[run, form] for run, form in best.items()]
+    gaps = table.sub(of_best, axis=0).stack().rename("behind")
+    return gaps.reset_index().join(best, on=["log", "seed"])
 
 
 CHOOSE_STUDY = Study("choose", choose, logs_of(CHOOSE, 2), quick_runs=1, full_runs=2, hours=0.1)
@@ -232,6 +246,14 @@ PAGE = Page(
             ("form", "log", "best"),
             ("behind",),
             keep=behind,
+        ),
+        Exhibit(
+            "elsewhere",
+            "What each form loses to the form that is best in the other runs of the log",
+            JUDGE_STUDY,
+            ("form", "log"),
+            ("behind",),
+            keep=behind_elsewhere,
         ),
     ),
 )

@@ -8,7 +8,16 @@ import pytest
 from benchmarks._study import Settings
 from benchmarks.papers import _cld_worlds
 from benchmarks.studies import cld_forms
-from benchmarks.studies.cld_forms import CHOOSE, DEFAULT, FORMS, JUDGE, LOGS, behind, logs_of
+from benchmarks.studies.cld_forms import (
+    CHOOSE,
+    DEFAULT,
+    FORMS,
+    JUDGE,
+    LOGS,
+    behind,
+    behind_elsewhere,
+    logs_of,
+)
 from skultr import CLDRanker
 
 
@@ -70,3 +79,22 @@ def test_a_form_is_behind_the_best_of_its_log():
     assert gap["one", "rows", 1] == pytest.approx(-0.2)
     assert gap["other", "lists", 0] == pytest.approx(-0.2)
     assert gap["one", "lists", 0] == gap["one", "lists", 1] == 0
+
+
+def test_the_best_form_of_a_run_is_found_on_the_other_runs():
+    """ "lists" is the best by all three, and "rows" by the last two."""
+    values = [
+        {"lists": 0.9, "rows": 0.1},
+        {"lists": 0.5, "rows": 0.6},
+        {"lists": 0.5, "rows": 0.6},
+    ]
+    table = pd.DataFrame(
+        {"log": "one", "seed": seed, "form": form, "nDCG@10": value}
+        for seed, of_forms in enumerate(values)
+        for form, value in {**dict.fromkeys(FORMS, 0.0), **of_forms}.items()
+    )
+    found = behind_elsewhere(table).set_index(["form", "seed"])
+    assert found.loc["rows", "best"].tolist() == ["rows", "lists", "lists"]
+    gap = found["behind"]
+    assert gap["rows"].tolist() == pytest.approx([0.0, 0.1, 0.1])
+    assert gap["lists"].tolist() == pytest.approx([0.8, 0.0, 0.0])
